@@ -1,4 +1,4 @@
-"""A door before any server on TCP that loses an answer after the work was done, or keeps a request for a while."""
+"""A door before any server on TCP that loses an answer or cuts it in its middle, or keeps a request for a while."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ class FaultProxy:
     """Of a request: the server does what it asks, and the connection breaks before its answer."""
     lose_at: bytes = b""
     """Of an answer, in place of the first bytes behind such a request: what is dropped in its stead."""
+    cut_behind: bytes = b""
+    """Of an answer: it reaches the client up to the end of these bytes, and the connection breaks there."""
     keep: bytes = b""
     """Of a request: it and all that follows it reach the server when `may_go` is set."""
     losses_max: int = 1
@@ -91,6 +93,15 @@ class _Connection:
             if self.is_lost_next and (not proxy.lose_at or _has(proxy.lose_at, before, piece)):
                 self.is_lost_next = False
                 proxy.lost += 1
+                break
+            if proxy.lost < proxy.losses_max and _has(proxy.cut_behind, before, piece):
+                proxy.lost += 1
+                kept = max(0, len(before) - len(proxy.cut_behind) + 1)
+                end = (before[kept:] + piece).index(proxy.cut_behind) + len(proxy.cut_behind) - len(before[kept:])
+                self.to_client.write(piece[:end])
+                await self.to_client.drain()
+                self.to_client.close()  # what was written arrives, and then the end
+                await self.to_client.wait_closed()
                 break
             before = piece
             self.to_client.write(piece)

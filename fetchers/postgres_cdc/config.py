@@ -12,7 +12,7 @@ from fetchers.sdk import Boolean, Finding, Importance, Key, NameList, Secret, Se
 from fetchers.sdk.page import Partition
 from fetchers.sdk.reach import AllowedAddresses
 from fetchers.toolkit.binary_modes import BinaryMode
-from fetchers.toolkit.databases import KEPT_ALIVE, address_of
+from fetchers.toolkit.databases import KEPT_ALIVE, addresses_of, libpq_hosts
 from fetchers.toolkit.debezium_keys import DebeziumConfig
 from fetchers.toolkit.name_lists import Adjustment, list_findings
 
@@ -142,11 +142,13 @@ class PostgresCdcConfig(DebeziumConfig):
 
     @property
     def session(self) -> dict[str, Any]:
-        """Parameters of libpq for any connection; looks up the host, and raises as ``address_of``."""
+        """Parameters of libpq for any connection; looks up the host, and raises as ``addresses_of``."""
         secret = self.database_password
         parts = {
-            "host": self.database_hostname,
-            "hostaddr": address_of(self.database_hostname, self.database_port, self._addresses),
+            **libpq_hosts(
+                self.database_hostname,
+                addresses_of(self.database_hostname, self.database_port, self._addresses),
+            ),
             "port": str(self.database_port),
             "user": self.database_user,
             "dbname": self.database_dbname,

@@ -21,7 +21,7 @@ from fetchers.postgres_cdc.columns import SESSION
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.events import CapturedTable
 from fetchers.sdk import Disconnected, Fatal, FetchError, Retriable
-from fetchers.toolkit.databases import cancel_postgresql, close_postgresql
+from fetchers.toolkit.databases import batches_of, cancel_postgresql, close_postgresql
 from fetchers.toolkit.exclusive_calls import ExclusiveCalls
 
 BATCH_BYTES = 4 * 1024 * 1024
@@ -118,7 +118,7 @@ class SnapshotReader:
                 self._cursor.execute(_BEGIN)
                 seen = read_seen(str(self._one("select pg_current_snapshot()::text")))
                 self._execute(sql)
-                reader = self._cursor.fetch_record_batch()
+                reader = batches_of(self._cursor)
                 kept, size, count = [], 0, 0
                 for batch in reader:
                     count += batch.num_rows
@@ -146,7 +146,7 @@ class SnapshotReader:
         """Begin to read a SELECT."""
         with self._called():
             self._execute(sql)
-            self._reader = self._cursor.fetch_record_batch()
+            self._reader = batches_of(self._cursor)
 
     def next(self) -> pa.RecordBatch | None:
         """The next rows; None at the end."""

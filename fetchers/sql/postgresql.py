@@ -37,7 +37,13 @@ from fetchers.sql.kinds import (
     time_of_day,
 )
 from fetchers.sql.settling import Holder
-from fetchers.toolkit.databases import cancel_postgresql, close_postgresql, connect_postgresql, postgresql_error
+from fetchers.toolkit.databases import (
+    batches_of,
+    cancel_postgresql,
+    close_postgresql,
+    connect_postgresql,
+    postgresql_error,
+)
 from fetchers.toolkit.exclusive_calls import ExclusiveCalls
 
 T = TypeVar("T")
@@ -303,7 +309,7 @@ class PostgresDatabase:
         self._cursor = self._connection.cursor()
         self._cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)})
         self._cursor.execute(sql)
-        return self._cursor.fetch_record_batch()
+        return batches_of(self._cursor)
 
     async def counter(self, wanted: Range) -> int | None:
         """By the sequence, where the user may read it."""

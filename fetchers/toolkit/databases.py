@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import adbc_driver_postgresql.dbapi as adbc
 import asyncmy
 import asyncmy.errors
+import pyarrow as pa
 
 from fetchers.sdk import Disconnected, Fatal, FetchError, Retriable, Secret
 from fetchers.sdk.reach import AddressRefusedError, AllowedAddresses
@@ -116,15 +117,15 @@ class Login:
         return self.secret.get_secret_value() if self.secret is not None else self.url.password
 
 
-def address_of(host: str, port: int, addresses: AllowedAddresses) -> str | None:
-    """The address to connect to where the worker bounds them, so that it is the one that was judged; None: any.
+def addresses_of(host: str, port: int, addresses: AllowedAddresses) -> list[str]:
+    """The addresses to try in turn where the worker bounds them, so that they are those judged; none: the driver looks.
 
     Blocks. Raises ``Fatal`` for what is not allowed or can be no host, ``Disconnected`` where nobody knows the name.
     """
     if addresses.is_internal_free:
-        return None
+        return []
     try:
-        return addresses.looked_up(host, port)[0]
+        return addresses.looked_up(host, port)
     except OSError as error:
         raise Disconnected(f"{host}: the name cannot be looked up ({error})") from error
     except ValueError as error:
@@ -133,18 +134,23 @@ def address_of(host: str, port: int, addresses: AllowedAddresses) -> str | None:
         raise Fatal(str(error)) from error
 
 
+def libpq_hosts(host: str, numbers: Sequence[str]) -> dict[str, str]:
+    """Parameters of libpq for a host that is dialled at these addresses; with none libpq looks it up."""
+    # A name for each number, for TLS: https://www.postgresql.org/docs/current/libpq-connect.html
+    return {"host": ",".join([host] * len(numbers)), "hostaddr": ",".join(numbers)} if numbers else {"host": host}
+
+
 def connect_postgresql(login: Login, *, addresses: AllowedAddresses, program: str, zone: str = "UTC") -> Any:
     """An ADBC connection that commits by itself; ``zone``: that of the session.
 
-    Blocks; raises ``adbc.Error``, and what ``address_of`` does.
+    Blocks; raises ``adbc.Error``, and what ``addresses_of`` does.
     """
     url = login.url
     mode = url.settings.get("sslmode") or ("require" if url.settings.get("ssl", "false") != "false" else None)
     path = url.settings.get("currentSchema")
     options = f"-c TimeZone={zone} -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=3"
     parts = {
-        "host": url.host,
-        "hostaddr": address_of(url.host, url.port, addresses),
+        **libpq_hosts(url.host, addresses_of(url.host, url.port, addresses)),
         "port": str(url.port),
         "dbname": url.database,
         "user": login.name,
@@ -157,6 +163,15 @@ def connect_postgresql(login: Login, *, addresses: AllowedAddresses, program: st
     }
     told = " ".join(f"{name}={_libpq(value)}" for name, value in parts.items() if value is not None)
     return adbc.connect(told, autocommit=True)
+
+
+def batches_of(cursor: Any) -> pa.RecordBatchReader:
+    """The result of what a cursor has executed, whose errors are ``adbc.Error`` with their SQLSTATE.
+
+    Those of ``fetch_record_batch`` are ``OSError`` without one, of a lost connection and of a statement alike.
+    """
+    reader: pa.RecordBatchReader = cursor._results.reader  # noqa: SLF001 - https://github.com/apache/arrow-adbc/issues/1523
+    return reader
 
 
 def cancel_postgresql(connection: Any) -> None:
@@ -200,10 +215,14 @@ def _tls_of(host: str) -> ssl.SSLContext:
     return made
 
 
+_CANNOT_CONNECT = 2003
+"""What MySQL's clients say where nothing listens: CR_CONN_HOST_ERROR."""
+
+
 async def connect_mysql(login: Login, *, addresses: AllowedAddresses, first_command: str) -> Any:
     """An asyncmy connection that commits by itself, values as the server's texts.
 
-    Raises ``asyncmy.errors.Error``, and what ``address_of`` does.
+    Raises ``asyncmy.errors.Error``, and what ``addresses_of`` does.
     """
     url = login.url
     mode = url.settings.get("sslMode", "").upper()
@@ -211,21 +230,27 @@ async def connect_mysql(login: Login, *, addresses: AllowedAddresses, first_comm
     context = _tls_of(url.host) if wants_tls else None
     if context is not None and not mode.startswith("VERIFY"):
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    address = await asyncio.to_thread(address_of, url.host, url.port, addresses)
-    return await asyncmy.connect(
-        host=address or url.host,
-        port=url.port,
-        user=login.name or "",
-        password=login.password or "",
-        database=url.database,
-        charset="utf8mb4",
-        autocommit=True,
-        conv={255: str},
-        init_command=first_command,
-        connect_timeout=int(CONNECT_SECONDS_MAX),
-        ssl=context,
-        program_name="headrace",
-    )
+    numbers = await asyncio.to_thread(addresses_of, url.host, url.port, addresses) or [url.host]
+    for number in numbers:
+        try:
+            return await asyncmy.connect(
+                host=number,
+                port=url.port,
+                user=login.name or "",
+                password=login.password or "",
+                database=url.database,
+                charset="utf8mb4",
+                autocommit=True,
+                conv={255: str},
+                init_command=first_command,
+                connect_timeout=max(1, int(CONNECT_SECONDS_MAX) // len(numbers)),
+                ssl=context,
+                program_name="headrace",
+            )
+        except asyncmy.errors.OperationalError as error:
+            if number == numbers[-1] or error.args[0] != _CANNOT_CONNECT:
+                raise
+    raise AssertionError(numbers)
 
 
 def _libpq(value: str) -> str:

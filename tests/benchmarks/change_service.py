@@ -113,8 +113,8 @@ async def measure_tables(field: Field, *, tables: int) -> list[Row]:
                 share, python, jvm = await _quiet(field, subject, child, [f"{name}.public.{each}" for each in names])
         what = f"{tables} tables in one {kind}, {TABLES_RATE} rows/s over all"
         rows.append(Row(f"{what}: processor time, Python and Spark", f"{share:.0%} of a core", "≤ 25 %", share <= 0.25))
-        told = f"{python / MEBIBYTE:.0f} MiB (JVM beside it: {jvm / MEBIBYTE:.0f} MiB)"
-        rows.append(Row(f"{what}: memory of the Python process, peak", told, "≤ 600 MB", python <= 600e6))
+        told = f"{(python + jvm) / 1e6:.0f} MB ({python / 1e6:.0f} and {jvm / 1e6:.0f})"
+        rows.append(Row(f"{what}: memory of Python and Spark, peaks", told, "≤ 600 MB", python + jvm <= 600e6))
         click.echo(f"  {what}: {share:.0%} of a core, {told}")
     return rows
 

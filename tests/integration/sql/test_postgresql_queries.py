@@ -20,6 +20,13 @@ async def test_a_query_of_nothing_ends_the_task(postgres: Postgres) -> None:
         await read_rows(asked, 1)
 
 
+async def test_a_statement_that_fails_at_a_later_row_ends_the_task(postgres: Postgres) -> None:
+    """With what the server says; a connection that breaks there does not, and the same row would fail for ever."""
+    query = "select g, repeat('x', 1000) as v, 1 / (g - 90000) as n from generate_series(1, 100000) g"
+    with pytest.raises(Fatal, match=r"division by zero.*22012"):
+        await read_rows({"connection.url": postgres.url, "mode": "bulk", "query": query}, 100_000)
+
+
 async def test_a_number_with_a_fraction_is_no_place(postgres: Postgres) -> None:
     """NUMERIC without digits may hold whole numbers, and is read by them until one is none."""
     postgres.run("create table t (id numeric primary key)", "insert into t values (7), (99999999999999999999)")
