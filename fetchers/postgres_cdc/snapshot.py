@@ -35,8 +35,10 @@ _WATERMARK = (
 """Where the log is now. The message is read by nobody: its commit brings the log before it to the disk, from where
 alone the server sends it on."""
 _ALTERED = {"42P01", "42703"}
-"""No such table, no such column."""
-_PASSING = ("40", "53", "55", "57", "58", "08")
+"""No such table, no such column: one was dropped after the catalogue was asked, and is not asked for again."""
+_PASSING = ("40", "53", "55", "57", "58", "08", "72", "25P03", "25P04")
+"""Classes and codes of SQLSTATE that may pass, those too of a snapshot that is too old or a transaction that took too
+long: what was broken off goes on in stretches, whose transactions are short."""
 
 
 @dataclass(frozen=True)
@@ -112,26 +114,21 @@ class SnapshotReader:
 
         At most ``STRETCH_BYTES`` of rows are kept, and a batch. Last comes how many rows there were.
         """
-        try:
-            with self._called():
-                self._connect()
-                self._cursor.execute(_BEGIN)
-                seen = read_seen(str(self._one("select pg_current_snapshot()::text")))
-                self._execute(sql)
-                reader = batches_of(self._cursor)
-                kept, size, count = [], 0, 0
-                for batch in reader:
-                    count += batch.num_rows
-                    if size < STRETCH_BYTES:
-                        kept.append(batch)
-                        size += batch.nbytes
-                rows = pa.Table.from_batches(kept, reader.schema).combine_chunks().to_batches()
-                self._cursor.execute("COMMIT")
-                end = int(str(self._one(_WATERMARK)))
-        except Fatal as error:
-            if getattr(error.__cause__, "sqlstate", None) in _ALTERED:
-                raise Retriable(str(error)) from error
-            raise
+        with self._called():
+            self._connect()
+            self._cursor.execute(_BEGIN)
+            seen = read_seen(str(self._one("select pg_current_snapshot()::text")))
+            self._execute(sql)
+            reader = batches_of(self._cursor)
+            kept, size, count = [], 0, 0
+            for batch in reader:
+                count += batch.num_rows
+                if size < STRETCH_BYTES:
+                    kept.append(batch)
+                    size += batch.nbytes
+            rows = pa.Table.from_batches(kept, reader.schema).combine_chunks().to_batches()
+            self._cursor.execute("COMMIT")
+            end = int(str(self._one(_WATERMARK)))
         return seen, rows[0] if rows else pa.RecordBatch.from_pylist([], reader.schema), end, count
 
     def _execute(self, sql: str) -> None:
@@ -169,7 +166,7 @@ class SnapshotReader:
         message = next((part.strip() for part in text.split("ERROR:")[1:]), text).splitlines()[0]
         state = getattr(error, "sqlstate", None) or ""
         host = self._config.database_hostname
-        if state and not state.startswith(_PASSING):
+        if state and state not in _ALTERED and not state.startswith(_PASSING):
             return Fatal(f"{host}: {message} ({state})")
         return Retriable(f"{host}: {message} ({state})") if state else Disconnected(f"{host}: {message}")
 
