@@ -159,7 +159,7 @@ async def test_a_table_that_is_dropped_before_its_turn_ends_no_snapshot(followed
         return followed.is_read
 
     pages = await followed.read(stops=stops)
-    assert {page.topic for page in pages if page.values()} == {"srv.public.t"}
+    assert "srv.public.u" not in {page.topic for page in pages}
     assert {key["id"] for page in pages for key, _ in records(page)} == set(range(1, ROWS + 1))
 
 
