@@ -163,6 +163,22 @@ async def test_a_table_that_is_dropped_before_its_turn_ends_no_snapshot(followed
     assert {key["id"] for page in pages for key, _ in records(page)} == set(range(1, ROWS + 1))
 
 
+async def test_a_table_that_is_written_anew_before_its_turn_is_read(followed: Followed) -> None:
+    """To a transaction that began before, PostgreSQL shows it as empty."""
+    followed.postgres.run("create table u (id int primary key, n int)", "insert into u values (1, 2)")
+    altered: list[Page] = []
+
+    def stops(page: Page) -> bool:
+        if page.topic == "srv.public.t" and not altered:
+            followed.postgres.run("alter table u alter column n type bigint")
+            altered.append(page)
+        return followed.is_read
+
+    pages = await followed.read(stops=stops)
+    found = [value["after"] for page in pages if page.topic == "srv.public.u" for _, value in records(page)]
+    assert found == [{"id": 1, "n": 2}]
+
+
 def test_limits_that_a_database_sets_are_not_those_of_a_snapshot(followed: Followed) -> None:
     """A transaction waits between two tables for as long as Kafka takes, and a large table takes its time."""
     limits = ("statement_timeout", "idle_in_transaction_session_timeout")
