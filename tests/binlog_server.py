@@ -311,7 +311,8 @@ class BinlogServer:
         parts = [packed(len(names))]
         for name in names:
             column = texts(b"def", b"", b"", b"", name.encode(), b"")
-            parts.append(column + b"\x0c" + struct.pack("<HIBHB2x", 45, 1024, 253, 0, 0))
+            charset = BINARY_CHARSET if name.startswith("CAST(") else 45
+            parts.append(column + b"\x0c" + struct.pack("<HIBHB2x", charset, 1024, 253, 0, 0))
         parts.append(b"\xfe\0\0\2\0")
         for row in rows:
             values = [b"\xfb" if one is None else texts(str(one).encode()) for one in row.values()]
@@ -357,8 +358,8 @@ def mariadb_answers(
             {"d": "w", "t": table, "n": "id"} for table in tables
         ],
         **{
-            f"SELECT `id`, `name` FROM `w`.`{table}`": [  # noqa: S608 - a name of a test
-                {"id": number, "name": name} for number, name in rows
+            f"SELECT `id`, CAST(`name` AS BINARY) FROM `w`.`{table}`": [  # noqa: S608 - a name of a test
+                {"id": number, "CAST(`name` AS BINARY)": name} for number, name in rows
             ]
             for table, rows in tables.items()
         },

@@ -132,8 +132,11 @@ def _own_folder(folder: Path, name: str) -> Path:
 
 
 @contextmanager
-def running_postgres(folder: Path) -> Iterator[DatabaseServer]:
-    """PostgreSQL with prepared transactions; everyone is ``postgres`` without a password, unless made otherwise."""
+def running_postgres(folder: Path, *changed: str) -> Iterator[DatabaseServer]:
+    """PostgreSQL with prepared transactions; everyone is ``postgres`` without a password, unless made otherwise.
+
+    ``changed``: settings that go before these, as ``name=value``; so it is for the others' options.
+    """
     program, own = _POSTGRES[-1], _own_folder(folder, "postgresql")
     data, (port,) = own / "data", free_ports(1)
     made = [*_NOBODY, str(program.with_name("initdb")), "-D", str(data), "-U", "postgres", "-A", "trust"]
@@ -144,7 +147,7 @@ def running_postgres(folder: Path) -> Iterator[DatabaseServer]:
         "max_connections=300",
         "max_prepared_transactions=20",
     )
-    settings += ("wal_level=logical", "max_replication_slots=50", "max_wal_senders=50")
+    settings += ("wal_level=logical", "max_replication_slots=50", "max_wal_senders=50", *changed)
     told = [part for setting in settings for part in ("-c", setting)]
     command = [*_NOBODY, str(program), "-D", str(data), "-p", str(port), "-k", str(own), *told]
     server = DatabaseServer(command, port, own, _postgres_answers, signal.SIGINT)  # its "fast" shutdown
@@ -165,7 +168,7 @@ def postgres_server(database_folder: Path) -> Iterator[DatabaseServer]:
 
 
 @contextmanager
-def running_mariadb(folder: Path, *, server_id: int = 1) -> Iterator[DatabaseServer]:
+def running_mariadb(folder: Path, *changed: str, server_id: int = 1) -> Iterator[DatabaseServer]:
     """MariaDB with a log of rows; everyone is ``root`` without a password, unless made otherwise."""
     own = _own_folder(folder, f"mariadb-{server_id}")
     data, (port,) = own / "data", free_ports(1)
@@ -178,7 +181,7 @@ def running_mariadb(folder: Path, *, server_id: int = 1) -> Iterator[DatabaseSer
     command += ["--performance-schema=OFF", f"--server-id={server_id}", "--log-bin=binlog", "--sync-binlog=0"]
     command += ["--binlog-format=ROW", "--binlog-row-image=FULL", "--binlog-row-metadata=FULL"]
     # A server that starts removes what others have in the same folder for temporary files, and they die of it.
-    command += ["--log-slave-updates", f"--relay-log={own}/relay", f"--tmpdir={own}"]
+    command += ["--log-slave-updates", f"--relay-log={own}/relay", f"--tmpdir={own}", *changed]
     server = DatabaseServer(command, port, own, _mysql_answers)
     server.start()
     try:
@@ -205,7 +208,7 @@ def mysql_programs(database_folder: Path) -> Path:
 
 
 @contextmanager
-def running_mysql(folder: Path, programs: Path, *, server_id: int = 1) -> Iterator[DatabaseServer]:
+def running_mysql(folder: Path, programs: Path, *changed: str, server_id: int = 1) -> Iterator[DatabaseServer]:
     """MySQL with a log of rows and GTIDs; everyone is ``root`` without a password, unless made otherwise."""
     own = _own_folder(folder, f"mysql-{server_id}")
     (port,) = free_ports(1)
@@ -217,7 +220,7 @@ def running_mysql(folder: Path, programs: Path, *, server_id: int = 1) -> Iterat
     command += ["--binlog-format=ROW", "--binlog-row-image=FULL", "--binlog-row-metadata=FULL", "--sql-mode="]
     command += ["--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--performance-schema=OFF"]
     command += ["--innodb-buffer-pool-size=32M", "--innodb-flush-log-at-trx-commit=0", "--max-connections=300"]
-    command += ["--default-authentication-plugin=mysql_native_password", f"--tmpdir={own}"]
+    command += ["--default-authentication-plugin=mysql_native_password", f"--tmpdir={own}", *changed]
     server = DatabaseServer(command, port, own, _mysql_answers)
     server.start()
     try:

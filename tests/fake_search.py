@@ -5,8 +5,10 @@ It passes the suite that the real server passes (``tests.search_suite``).
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -44,25 +46,33 @@ class FakeSearch:
     lost_answers: int = 0
     """How many bulks are carried out, and then the connection breaks."""
     body_bytes_max: int = 1 << 30
-    user: str | None = None
-    closed: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """Status and kind of error of each document of an index that takes none."""
+    login: str | None = None
+    """User and password, with a colon between."""
+    closed: dict[str, tuple[int, str, str]] = field(default_factory=dict)
+    """Status, kind and reason of the error of each document, and of each mapping, of an index that takes none."""
+    unmade: tuple[int, str, str] | None = None
+    """The same of each new index, where there are to be none."""
     mapping_page: str | None = None
     """What somebody between answers in place of a mapping."""
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator[str]:
+    async def serving(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
         """Serve on a free port; gives the address."""
         app = web.Application(client_max_size=1 << 30)
         app.router.add_post("/_bulk", self._bulk)
         app.router.add_put("/_index_template/{name}", self._template)
         app.router.add_put("/_data_stream/{name}", self._stream)
+        app.router.add_get("/", self._nothing)
         app.router.add_route("*", "/{name}", self._index)
         app.router.add_route("*", "/{name}/_mapping", self._mapping)
         app.router.add_post("/{name}/_refresh", self._nothing)
         app.router.add_get("/{name}/_search", self._search)
-        async with TestServer(app) as server:
+        server = TestServer(app, scheme="http" if tls is None else "https")
+        await server.start_server(ssl=tls)
+        try:
             yield str(server.make_url("")).rstrip("/")
+        finally:
+            await server.close()
 
     async def _nothing(self, _request: web.Request) -> web.Response:
         return web.json_response({})
@@ -71,6 +81,8 @@ class FakeSearch:
         name = request.match_info["name"]
         if request.method == "PUT":
             return self._make(name, await request.json())
+        if name.startswith("_"):  # a name of the server's own: all indices are there, others are no names
+            return web.json_response({}, status=200 if name == "_all" else 400)
         if name not in self.indices:
             return web.json_response(_error("index_not_found_exception", f"no such index [{name}]"), status=404)
         if request.method == "DELETE":
@@ -78,8 +90,10 @@ class FakeSearch:
         return web.json_response({})
 
     def _make(self, name: str, body: Any) -> web.Response:
-        if name != name.lower() or set(name) & set('\\/*?"<>| ,#:'):
+        if _is_illegal(name):
             return web.json_response(_error("invalid_index_name_exception", f"Invalid index name [{name}]"), status=400)
+        if self.unmade is not None:
+            return web.json_response(_error(*self.unmade[1:]), status=self.unmade[0])
         if name in self.indices:
             return web.json_response(
                 _error("resource_already_exists_exception", f"[{name}] already exists"), status=400
@@ -94,6 +108,9 @@ class FakeSearch:
         if name not in self.indices:
             return web.json_response(_error("index_not_found_exception", f"no such index [{name}]"), status=404)
         if request.method == "PUT":
+            if name in self.closed:
+                status, *error = self.closed[name]
+                return web.json_response(_error(*error), status=status)
             self.indices[name].properties |= (await request.json())["properties"]
         elif self.mapping_page is not None:
             return web.Response(text=self.mapping_page, content_type="text/html")
@@ -121,7 +138,7 @@ class FakeSearch:
         return web.json_response({"hits": {"hits": hits}})
 
     async def _bulk(self, request: web.Request) -> web.StreamResponse:
-        if self.user is not None and not request.headers.get("Authorization"):
+        if self.login is not None and request.headers.get("Authorization") != f"Basic {_base64(self.login)}":
             return web.json_response(_error("security_exception", "missing authentication"), status=401)
         body = await request.read()
         if request.headers.get("Content-Encoding") == "gzip" and body[:2] == b"\x1f\x8b":
@@ -186,14 +203,27 @@ class FakeSearch:
         if self.busy_ids.get(name):
             self.busy_ids[name] -= 1
             return {"status": 429, **_error("es_rejected_execution_exception", "rejected execution")}
+        if _is_illegal(index):
+            return {"status": 400, **_error("invalid_index_name_exception", f"Invalid index name [{index}]")}
         if index in self.closed:
-            status, kind = self.closed[index]
-            return {"status": status, **_error(kind, f"index [{index}] blocked")}
+            status, *error = self.closed[index]
+            return {"status": status, **_error(*error)}
         return None
 
     @staticmethod
     def _is_old(index: Index, name: str, told: dict[str, Any]) -> bool:
         return told.get("version_type") == "external" and told["version"] <= index.versions.get(name, -1)
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _is_illegal(name: str) -> bool:
+    signs = set(name) & set('\\/*?"<>| ,#:')
+    return (
+        name in {"", ".", ".."} or name != name.lower() or name[0] in "_-+" or bool(signs) or len(name.encode()) > 255
+    )
 
 
 def _demand_sound(verb: str, told: dict[str, Any], source: bytes) -> None:

@@ -331,21 +331,34 @@ class SearchSuite:
         found = await search.documents(f"metrics-host-{search.topic}")
         assert sorted(document["m"] for document in found.values()) == [1, 2, 3]
 
-    async def test_an_illegal_name_is_told(self, search: Search) -> None:
-        """The task fails with the server's words."""
-        search.topic = "a b"
-        async with started(search) as sink:
-            with pytest.raises(Fatal, match=r"index 'a b' cannot be made.*invalid_index_name_exception"):
-                await sink.put([("a", {"n": 1})])
+    @pytest.mark.parametrize(
+        "topic",
+        ["a b", "a*", "a?b", "a,b", "<a>", "a/b", "a\\b", 'a"b', "a|b", "a#b", "a:b", "+a", "__all", "__a", "--a", "_"],
+    )
+    async def test_a_topic_that_names_no_index_is_told(self, search: Search, topic: str) -> None:
+        """No record is at fault, though the server says of some such names that they are there (a pattern, ``_all``).
 
-    @pytest.mark.parametrize("topic", ["a*", "a?b", "a,b", "<a>"])
-    async def test_a_name_that_is_a_pattern_is_told(self, search: Search, topic: str) -> None:
-        """The server answers that a pattern is there; then it would refuse every document as if that were bad."""
+        Each document would then be answered with a refusal of its own, and become a dead letter.
+        """
         search.topic = topic
         async with started(search) as sink:
-            with pytest.raises(Fatal, match=r"cannot be made: a name has none of"):
+            with pytest.raises(Fatal, match=r"topic '.*' has no index: .*RegexRouter"):
                 await sink.put([("a", {"n": 1})])
             assert not sink.refused
+
+    @pytest.mark.parametrize(
+        ("topic", "index"), [("-Orders-{}", "orders-{}"), ("_orders-{}", "orders-{}"), (".{}", ".{}"), ("..", "dotdot")]
+    )
+    async def test_a_topic_whose_name_is_changed_to_that_of_an_index(
+        self, search: Search, topic: str, index: str
+    ) -> None:
+        """As Confluent's connector changes it."""
+        unique = search.topic
+        search.topic = topic.format(unique)
+        async with started(search) as sink:
+            await sink.put([("a", {"n": 1})])
+            assert not sink.refused
+        assert await search.documents(index.format(unique)) == {"a": {"n": 1}}
 
     async def test_bulks_in_gzip_and_of_few_bytes(self, search: Search) -> None:
         """The body is cut by ``bulk.size.bytes``; a longer document goes alone."""

@@ -37,6 +37,7 @@ class Texts:
         """``charset``: as the server names it; raises ``UnknownCharset``."""
         if charset != "latin1" and charset not in _CODECS:
             raise UnknownCharset(f"the character set {charset} cannot be read here: change the column's to utf8mb4")
+        self.charset = charset
         self._codec = None if charset == "latin1" else codecs.lookup(_CODECS[charset])
         self._is_utf8 = charset.startswith("utf8")
         self._is_wide = charset in _WIDE

@@ -93,12 +93,12 @@ class MySqlCdcConfig(DebeziumConfig):
     )
     """What becomes of DECIMAL: Connect's Decimal, a double (which may round), or its digits as text."""
     bigint_unsigned_handling_mode: Annotated[Literal["long", "precise"], Key(_MEDIUM, EVENTS, 3, "SHORT")] = "long"
-    """``precise``: unsigned BIGINT is Connect's Decimal; ``long``: a 64-bit number, and a value that is none fails."""
+    """``precise``: unsigned BIGINT is Connect's Decimal; ``long``: a 64-bit number, and what is none is rejected."""
     time_precision_mode: Annotated[
         Literal["adaptive_time_microseconds", "connect"], Key(_MEDIUM, EVENTS, 12, "SHORT")
     ] = "adaptive_time_microseconds"
     """Debezium's types by a column's precision, or Connect's, in which microseconds are cut off, and which have no TIME
-    below 0 or above a day: such a value fails."""
+    below 0 or above a day: such a value is rejected."""
     binary_handling_mode: Annotated[BinaryMode, Key(_LOW, EVENTS, 13, "SHORT")] = "bytes"
     """BINARY, VARBINARY and BLOB as bytes, or as text: hexadecimal digits, or base64 in one of its two alphabets."""
     tombstones_on_delete: Annotated[Boolean, Key(_MEDIUM, EVENTS, 4, "SHORT")] = True

@@ -29,6 +29,7 @@ from fetchers.sdk import Fatal, FetchContext, Finding, Offset, Page, Partition, 
 from fetchers.toolkit.databases import DatabaseUrl, Login
 from fetchers.toolkit.mysql import MySqlConnection
 from fetchers.toolkit.name_lists import NameFilter, list_findings
+from fetchers.toolkit.refusals import Unreachable, session_finding
 from fetchers.toolkit.table_reading import Progress, TableReading
 
 BESIDE_SECONDS = 0.1
@@ -98,8 +99,8 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
                 found = list(await settings_findings(connection, self.config, self._takes()))
                 wanted = await tables_of(connection, self._takes())
                 tables = await tables_at(connection, self.config)
-        except Fatal as error:
-            return [Finding("database.hostname", self.config.database_hostname, str(error))]
+        except (Fatal, Unreachable) as error:
+            return [session_finding(error, self.config.database_hostname)]
         if not wanted:
             lists = ",".join(self.config.table_include_list)
             told = "There is no such table yet that this user may read."

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from fetchers.mysql_cdc.events import MalformedError
+from fetchers.mysql_cdc.values import WRONG_BYTES_TOLD, Made
 from fetchers.sdk import rows as forms
 
 POINT = 1
@@ -37,13 +38,20 @@ GEOMETRY_ARROW: Any = pa.struct([("wkb", pa.binary()), ("srid", pa.int32())])
 POINT_ARROW: Any = pa.struct([("x", pa.float64()), ("y", pa.float64()), *GEOMETRY_ARROW])
 
 
-def geometries(stored: Any, *, is_point: bool) -> Any:
-    """Structs of the bytes that the server stores; raises ``MalformedError`` where these are too few."""
-    made = [None if one is None else _struct(one, is_point=is_point) for one in stored.to_pylist()]
-    return pa.array(made, POINT_ARROW if is_point else GEOMETRY_ARROW)
+def geometries(stored: Any, *, is_point: bool) -> Made:
+    """Structs of the bytes that the server stores."""
+    made: list[dict[str, Any] | None] = []
+    wrong = {}
+    for row, one in enumerate(stored.to_pylist()):
+        try:
+            made.append(None if one is None else _struct(one, is_point=is_point))
+        except MalformedError as error:
+            made.append(None)
+            wrong[row] = f"{error} ({one[:WRONG_BYTES_TOLD].hex()})"
+    return pa.array(made, POINT_ARROW if is_point else GEOMETRY_ARROW), wrong
 
 
-def from_hex(texts: Any, *, is_point: bool) -> Any:
+def from_hex(texts: Any, *, is_point: bool) -> Made:
     """Of the digits that a snapshot selects."""
     stored = pa.array([None if one is None else bytes.fromhex(one) for one in texts.to_pylist()], pa.binary())
     return geometries(stored, is_point=is_point)

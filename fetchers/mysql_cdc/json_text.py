@@ -11,7 +11,6 @@ import json
 import math
 import struct
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 
@@ -39,12 +38,12 @@ def json_text(value: bytes) -> str:
     try:
         return _text(value[0], value, 1, 0)
     except (struct.error, IndexError, UnicodeDecodeError, RecursionError):
-        raise MalformedError("a JSON value of the log is damaged") from None
+        raise MalformedError("a JSON value is damaged") from None
 
 
 def _text(kind: int, data: bytes, at: int, depth: int) -> str:  # noqa: PLR0911 - one line a type
     if depth > DEPTH_MAX:
-        raise MalformedError("a JSON value of the log is nested deeper than 100 levels")
+        raise MalformedError("a JSON value is nested deeper than 100 levels")
     if kind in (_SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY):
         return _nested(kind, data, at, depth)
     if kind == _LITERAL:
@@ -64,13 +63,13 @@ def _text(kind: int, data: bytes, at: int, depth: int) -> str:  # noqa: PLR0911 
 
 
 def _refused(kind: int) -> str:
-    raise MalformedError(f"a JSON value of the log has an unknown type ({kind})")
+    raise MalformedError(f"a JSON value has an unknown type ({kind})")
 
 
 def _cut(data: bytes, at: int, length: int) -> bytes:
     found = data[at : at + length]
     if len(found) < length:
-        raise MalformedError("a JSON value of the log is damaged")
+        raise MalformedError("a JSON value is damaged")
     return found
 
 
@@ -85,7 +84,7 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
         length |= (data[at + place] & 0x7F) << (7 * place)
         if data[at + place] < 0x80:  # noqa: PLR2004
             return length, at + place + 1
-    raise MalformedError("a JSON value of the log is damaged")
+    raise MalformedError("a JSON value is damaged")
 
 
 def _nested(kind: int, data: bytes, at: int, depth: int) -> str:
@@ -146,7 +145,9 @@ def _decimal(data: bytes) -> str:
     groups = [divmod(digits, GROUP_DIGITS) for digits in (precision - scale, scale)]
     width = sum(4 * whole + DIGIT_BYTES[rest] for whole, rest in groups if whole >= 0)
     if not 0 < precision <= 65 or scale > precision or width != len(data) - 2:  # noqa: PLR2004 - MySQL's most digits
-        raise MalformedError("a DECIMAL in a JSON value of the log is damaged")
+        raise MalformedError("a DECIMAL in a JSON value is damaged")
     octets = np.frombuffer(data[2:], np.uint8).reshape(1, -1)
-    made: Any = decimals(octets, np.ones(1, bool), precision=precision, scale=scale)
+    made, wrong = decimals(octets, np.ones(1, bool), precision=precision, scale=scale)
+    if wrong:
+        raise MalformedError(f"a DECIMAL in a JSON value is damaged: {wrong[0]}")
     return f"{made[0].as_py():f}"

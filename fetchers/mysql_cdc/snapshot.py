@@ -190,7 +190,8 @@ def _column(row: dict[str, Any]) -> Column:
     charset = UTF8MB4 if row["cs"] is not None else BINARY_CHARSET  # the session's texts are all UTF-8
     named = kind if kind in NAMED_BYTES else ""
     is_unsigned, is_nullable = "unsigned" in full.lower(), row["z"] == "YES"
-    return Column(row["n"], made, size, scale, is_unsigned, charset, values, is_nullable, named)
+    told_charset = str(row["cs"] or "") if made in (VARCHAR, STRING, BLOB) else ""
+    return Column(row["n"], made, size, scale, is_unsigned, charset, values, is_nullable, named, told_charset)
 
 
 async def pages(
@@ -213,7 +214,8 @@ async def pages(
         async with aclosing(connection.read(keys.select(), rows_next=Sizes(rows_max))) as batches:
             async for batch in batches:
                 if held is not None:
-                    place = replace(place, table=table.name, keys=keys.last(held))
+                    last, count = keys.last(held)
+                    place = replace(place, table=table.name, keys=last) if count else place
                     yield tables.read(table, held, place=place, handled_us=now_us())
                 held = batch
         place = replace(place, tables=(*place.tables, table.name), table="", keys=())
@@ -251,6 +253,7 @@ class KeyTexts:
         self._columns = [kind.expression.format(_quoted(kind.column.name)) for kind in kinds]
         at = {kind.column.name: place for place, kind in enumerate(kinds)}
         self._keys = [kinds[at[name]].column for name in table.key]
+        self._texts = [kinds[at[name]].texts for name in table.key]
         self._places = []
         """Of each column of the key, which column of a batch has its text."""
         for column in self._keys:
@@ -281,10 +284,19 @@ class KeyTexts:
             made = f"{name} >= {value} AND ({name} > {value} OR ({made}))" if made else f"{name} > {value}"
         return made
 
-    def last(self, batch: pa.RecordBatch) -> tuple[str, ...]:
-        """Of the last row of a batch."""
-        found = [batch.column(at)[-1].as_py() for at in self._places]
-        return tuple(one.hex() if isinstance(one, bytes) else str(one) for one in found)
+    def last(self, batch: pa.RecordBatch) -> tuple[tuple[str, ...], int]:
+        """Of the last row of a batch whose key can be told, and how many rows these are up to it; 0: none can be.
+
+        A key whose bytes are no text in its character set cannot be, and no row is looked for behind it.
+        """
+        for row in range(batch.num_rows - 1, -1, -1):
+            told = [batch.column(at)[row].as_py() for at in self._places]
+            try:
+                found = [one if texts is None else texts.one(one) for one, texts in zip(told, self._texts, strict=True)]
+            except UnicodeDecodeError:
+                continue
+            return tuple(one.hex() if isinstance(one, bytes) else str(one) for one in found), row + 1
+        return (), 0
 
 
 def _literal(column: Column, text: str) -> str:

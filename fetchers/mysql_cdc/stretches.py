@@ -155,6 +155,10 @@ class MySqlStretches:
         if not batches:
             return Stretch(Page([], {}), None, end.order)
         (self._last,) = batches
-        page = self._tables.read(table, self._last, place=end, handled_us=self._now_us(), snapshot="incremental")
-        last = keys.last(self._last) if self._last.num_rows == limit else None
+        last, count = (None, limit) if self._last.num_rows < limit else keys.last(self._last)
+        if not count:
+            told = f"{limit} rows behind the key {list(after)} have keys that are no text in their character set"
+            raise Fatal(f"{name}: {told}: mend them, or leave the table out by table.exclude.list")
+        rows = self._last.slice(0, count)
+        page = self._tables.read(table, rows, place=end, handled_us=self._now_us(), snapshot="incremental")
         return Stretch(page, last, end.order)

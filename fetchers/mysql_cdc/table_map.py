@@ -64,6 +64,8 @@ class Column:
     is_nullable: bool = True
     named: str = ""
     """A type of ``NAMED_BYTES``, once the catalogue has said so."""
+    told_charset: str = ""
+    """Of a text, the character set that the catalogue has told: a snapshot's SELECT has its bytes."""
 
     @property
     def may_be_named(self) -> bool:

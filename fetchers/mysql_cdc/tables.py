@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,13 @@ from fetchers.mysql_cdc.charsets import UnknownCharset
 from fetchers.mysql_cdc.config import MySqlCdcConfig
 from fetchers.mysql_cdc.kinds import Kind, Mapped
 from fetchers.mysql_cdc.places import Place
+from fetchers.mysql_cdc.rows import Numbers
 from fetchers.mysql_cdc.segment import Run
 from fetchers.mysql_cdc.table_map import NotDescribed, TableMap
 from fetchers.sdk import Page, Partition
 from fetchers.sdk import rows as forms
-from fetchers.toolkit.change_events import READ, TRUNCATE, ChangeForm, Changes, ChangeTable, operation_codes
+from fetchers.toolkit.change_events import Changes, ChangeTable
+from fetchers.toolkit.change_form import DELETE, READ, TRUNCATE, UPDATE, ChangeForm, operation_codes
 from fetchers.toolkit.name_lists import NameFilter
 
 SOURCE_FIELDS = {
@@ -102,7 +104,7 @@ class Tables:
         if not run.table.columns and not run.table.trouble:
             return self._emptied(run, place=place, file=file, handled_us=handled_us, ends_transaction=ends_transaction)
         delivered = self.of(run.table)
-        rows = _rows(delivered, run)
+        rows, wrong = _rows(delivered, run)
         kinds, images, committed, positions, servers, gtids, threads = zip(*run.marks, strict=True)
         codes = np.frombuffer("".join(kinds).encode(), np.uint8)
         sides = np.where(codes == ord("u"), 2, 1)
@@ -117,6 +119,7 @@ class Tables:
             after = rows.take(pa.array(first + (operations == ord("u")), mask=operations == ord("d")))
         each = pa.array(np.repeat(np.arange(len(codes)), counts))
         numbers = np.arange(len(each)) - np.repeat(np.cumsum(counts) - counts, counts)
+        wrong_before, wrong_after = _sides(wrong, first, operations, delivered=run.delivered) if wrong else ({}, {})
         if run.delivered:
             operations, each, numbers = operations[run.delivered :], each[run.delivered :], numbers[run.delivered :]
             before, after = (None if one is None else one[run.delivered :] for one in (before, after))
@@ -135,7 +138,7 @@ class Tables:
             "thread": column(threads, pa.int64()),
         }
         return delivered.changes.page(
-            Changes(operations, before, after, column(committed, pa.int64()), source),
+            Changes(operations, before, after, column(committed, pa.int64()), source, wrong_before, wrong_after),
             handled_us=handled_us,
             offset=place.offset(),
             partition=self.partition,
@@ -179,8 +182,7 @@ class Tables:
         """A page of a snapshot; the batch has the texts of the columns that are delivered, and may have more."""
         delivered = self.of(table)
         kinds = [kind for kind in delivered.kinds if kind is not None]
-        columns = [kind.hold(batch.column(at)) for at, kind in enumerate(kinds)]
-        rows = pa.StructArray.from_arrays(columns, names=[kind.column.name for kind in kinds])
+        rows, wrong = _struct((kind.column.name, *kind.hold(batch.column(at))) for at, kind in enumerate(kinds))
         source = {
             "db": table.database,
             "table": table.table,
@@ -191,20 +193,44 @@ class Tables:
             "snapshot": snapshot,
         }
         return delivered.changes.page(
-            Changes(np.full(batch.num_rows, READ, np.uint8), None, rows, handled_us, source),
+            Changes(np.full(batch.num_rows, READ, np.uint8), None, rows, handled_us, source, wrong_after=wrong),
             handled_us=handled_us,
             offset=place.offset(),
             partition=self.partition,
         )
 
 
-def _rows(delivered: Delivered, run: Run) -> Any:
-    """All row images of a run as one struct column."""
+def _rows(delivered: Delivered, run: Run) -> tuple[Any, dict[int, str]]:
+    """All row images of a run as one struct column, and what is wrong with which of them."""
     images = run.rows.images()
-    names, columns = [], []
-    for kind in delivered.kinds:
-        found = images.next_values()
-        if kind is not None:
-            names.append(kind.column.name)
-            columns.append(kind.read(images, *found))
-    return pa.StructArray.from_arrays(columns, names=names)
+    found = ((kind, images.next_values()) for kind in delivered.kinds)  # of a column that is left out as well
+    return _struct((kind.column.name, *kind.read(images, *where)) for kind, where in found if kind is not None)
+
+
+def _struct(columns: Iterable[tuple[str, Any, Mapping[int, str]]]) -> tuple[Any, dict[int, str]]:
+    """Names, columns and what is wrong in them by row, as one struct column and all that is wrong with each row."""
+    names, made = [], []
+    wrong: dict[int, str] = {}
+    for name, column, odd in columns:
+        names.append(name)
+        made.append(column)
+        for row, told in odd.items():
+            wrong[row] = f"{wrong[row]}; column {name}: {told}" if row in wrong else f"column {name}: {told}"
+    return pa.StructArray.from_arrays(made, names=names), wrong
+
+
+def _sides(
+    wrong: Mapping[int, str], first: Numbers, operations: Numbers, *, delivered: int
+) -> tuple[dict[int, str], dict[int, str]]:
+    """What is wrong with images as what is wrong with changes, before and after, of which the first are delivered.
+
+    ``first``: of each change its first image.
+    """
+    before: dict[int, str] = {}
+    after: dict[int, str] = {}
+    for image, told in wrong.items():
+        change = int(np.searchsorted(first, image, side="right")) - 1
+        is_before = operations[change] == DELETE or (operations[change] == UPDATE and image == first[change])
+        if change >= delivered:
+            (before if is_before else after)[change - delivered] = told
+    return before, after

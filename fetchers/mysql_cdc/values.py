@@ -6,22 +6,55 @@ are checked against the servers' own texts in ``tests/faults/test_binlog.py``.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from fetchers.mysql_cdc.events import MalformedError
 from fetchers.mysql_cdc.rows import DIGIT_BYTES, Images, Numbers
-from fetchers.mysql_cdc.table_map import DATETIME2, SET, TIME2, TIMESTAMP2, Column
+from fetchers.mysql_cdc.table_map import DATETIME2, SET, Column
 
 pc: Any = pyarrow.compute  # the stubs know fewer arguments than Arrow takes
+Made: TypeAlias = tuple[Any, Mapping[int, str]]
+"""A column, and what is the matter with values that it cannot hold, by row; they are null in it."""
+WRONG_BYTES_TOLD = 60
+"""Of a value that cannot be held."""
+NOTHING: Mapping[int, str] = MappingProxyType({})
 GROUP_DIGITS = 9
 MICROS = 1_000_000
-_DAY_MICROS = 86_400 * MICROS
+_DAY_HOURS = 24
 _LIMBS = 8
 """Of 32 bits: 65 digits, the most of a DECIMAL, need 216 bits."""
+
+
+def sound(make: Callable[..., Any]) -> Callable[..., Made]:
+    """A reader of columns that hold whatever the server does."""
+    return lambda *where: (make(*where), NOTHING)
+
+
+def without(column: Any, is_wrong: Numbers, told: Callable[[int], str]) -> Made:
+    """A column with nulls where values are wrong; ``told``: what is the matter with the value of a row."""
+    if not is_wrong.any():
+        return column, NOTHING
+    rows = np.flatnonzero(is_wrong).tolist()
+    return pc.if_else(pa.array(is_wrong), pa.scalar(None, column.type), column), {row: told(row) for row in rows}
+
+
+def by_octets(width: int, read: Callable[[Numbers, Numbers], Any]) -> Callable[..., Any]:
+    """A reader of values of one width; ``read`` gets their bytes, and which are not null."""
+
+    def whole_column(images: Images, begins: Numbers, _: Numbers, is_valid: Numbers) -> Any:
+        return read(octets_of(images, begins, width), is_valid)
+
+    return whole_column
+
+
+def fixed(width: int, read: Callable[[Numbers], Numbers]) -> Callable[..., Any]:
+    """A reader of values of one width that makes numbers."""
+    return by_octets(width, lambda octets, is_valid: nullable(read(octets), is_valid))
 
 
 def octets_of(images: Images, begins: Numbers, width: int) -> Numbers:
@@ -76,23 +109,33 @@ def _fraction(octets: Numbers, digits: int) -> Numbers:
     return made
 
 
-def datetimes(octets: Numbers, digits: int) -> tuple[Numbers, Numbers]:
-    """DATETIME: microseconds since the epoch as if it were UTC, and which have a day."""
+def datetimes(octets: Numbers, digits: int) -> tuple[Numbers, Numbers, Numbers]:
+    """DATETIME: microseconds since the epoch as if it were UTC, which have a day, and which are no time of one."""
     packed = big_endian(octets[:, :5]) - 0x8000000000
     months = packed >> 22
     days, is_day = _day_numbers(months // 13, months % 13, packed >> 17 & 31)
-    seconds = (packed >> 12 & 31) * 3600 + (packed >> 6 & 63) * 60 + (packed & 63)
-    return (days * 86_400 + seconds) * MICROS + _fraction(octets, digits), is_day & (packed >= 0)
+    hours, fraction = packed >> 12 & 31, _fraction(octets, digits)
+    seconds, is_wrong = _clock(hours, packed, fraction)
+    is_wrong |= (hours >= _DAY_HOURS) | (packed < 0)
+    return (days * 86_400 + seconds) * MICROS + fraction, is_day, is_wrong
 
 
-def timestamps(octets: Numbers, digits: int) -> tuple[Numbers, Numbers]:
-    """TIMESTAMP: microseconds since the epoch, UTC; 0 stands for 0000-00-00."""
-    micros = big_endian(octets[:, :4]) * MICROS + _fraction(octets, digits)
-    return micros, micros != 0
+def _clock(hours: Numbers, packed: Numbers, fraction: Numbers) -> tuple[Numbers, Numbers]:
+    """Seconds of hours, and of minutes and seconds of six bits each; and which have more of them than there are."""
+    minutes, seconds = packed >> 6 & 63, packed & 63
+    is_wrong = (minutes >= 60) | (seconds >= 60) | (fraction >= MICROS)  # noqa: PLR2004 - of an hour, of a minute
+    return hours * 3600 + minutes * 60 + seconds, is_wrong
 
 
-def times(octets: Numbers, digits: int) -> Numbers:
-    """TIME: microseconds from −838:59:59 to 838:59:59.
+def timestamps(octets: Numbers, digits: int) -> tuple[Numbers, Numbers, Numbers]:
+    """TIMESTAMP: microseconds since the epoch, UTC; 0 stands for 0000-00-00; which have a fraction that is none."""
+    fraction = _fraction(octets, digits)
+    micros = big_endian(octets[:, :4]) * MICROS + fraction
+    return micros, micros != 0, fraction >= MICROS
+
+
+def times(octets: Numbers, digits: int) -> tuple[Numbers, Numbers]:
+    """TIME: microseconds from −838:59:59 to 838:59:59, and which are none.
 
     The value and its fraction are one number with an offset, so that a negative time with a fraction is stored as the
     next lower second and what is to be added to it.
@@ -100,24 +143,20 @@ def times(octets: Numbers, digits: int) -> Numbers:
     width = (digits + 1) // 2
     packed = big_endian(octets) - (0x800000 << 8 * width)
     size = np.abs(packed)
-    clock, fraction = size >> 8 * width, size & ((1 << 8 * width) - 1)
-    seconds = (clock >> 12 & 1023) * 3600 + (clock >> 6 & 63) * 60 + (clock & 63)
-    made: Numbers = np.sign(packed) * (seconds * MICROS + fraction * 10 ** (6 - 2 * width))
-    return made
+    clock, fraction = size >> 8 * width, (size & ((1 << 8 * width) - 1)) * 10 ** (6 - 2 * width)
+    seconds, is_wrong = _clock(clock >> 12, clock, fraction)
+    made: Numbers = np.sign(packed) * (seconds * MICROS + fraction)
+    return made, is_wrong
 
 
-def moments(column: Column, octets: Numbers) -> tuple[Numbers, Numbers]:
-    """Of the three types with a fraction: microseconds, and which values there is a moment for."""
-    if column.type == DATETIME2:
-        return datetimes(octets, column.scale)
-    if column.type == TIMESTAMP2:
-        return timestamps(octets, column.scale)
-    assert column.type == TIME2  # noqa: S101 - the caller knows the types
-    return times(octets, column.scale), np.ones(len(octets), bool)
+def moments(column: Column, octets: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """DATETIME and TIMESTAMP: microseconds, which values there is a moment for, and which are wrong."""
+    return (datetimes if column.type == DATETIME2 else timestamps)(octets, column.scale)
 
 
-def decimals(octets: Numbers, is_valid: Numbers, *, precision: int, scale: int) -> Any:
+def decimals(octets: Numbers, is_valid: Numbers, *, precision: int, scale: int) -> Made:
     """DECIMAL, exact: groups of nine digits, of which the outer ones may be shorter; 32-bit limbs add them up."""
+    is_wrong = np.zeros(len(octets), bool)
     is_negative = octets[:, 0] < 0x80  # noqa: PLR2004 - the sign's bit
     digits = octets ^ np.where(is_negative, 0xFF, 0).astype(np.uint8)[:, None]
     digits[:, 0] ^= 0x80
@@ -129,8 +168,7 @@ def decimals(octets: Numbers, is_valid: Numbers, *, precision: int, scale: int) 
             continue
         width = DIGIT_BYTES[count]
         group = big_endian(digits[:, at : at + width])
-        if (group[is_valid] >= 10**count).any():
-            raise MalformedError("a DECIMAL of the log has digits that are none")
+        is_wrong |= group >= 10**count
         carry = group.astype(np.uint64)
         for place, limb in enumerate(limbs):
             total = limb * np.uint64(10**count) + carry
@@ -140,8 +178,12 @@ def decimals(octets: Numbers, is_valid: Numbers, *, precision: int, scale: int) 
     if is_negative.any():
         made = np.where(is_negative[:, None], _negated(made), made)
     kind: Any = pa.decimal256(precision, scale) if len(limbs) == _LIMBS else pa.decimal128(precision, scale)
-    mask = None if is_valid.all() else pa.array(is_valid).buffers()[1]
-    return pa.Array.from_buffers(kind, len(octets), [mask, pa.py_buffer(np.ascontiguousarray(made).tobytes())])
+    is_wrong &= is_valid
+    rows = np.flatnonzero(is_wrong).tolist()
+    is_there = is_valid & ~is_wrong
+    mask = None if is_there.all() else pa.array(is_there).buffers()[1]
+    column = pa.Array.from_buffers(kind, len(octets), [mask, pa.py_buffer(np.ascontiguousarray(made).tobytes())])
+    return column, {row: f"no DECIMAL has the digits of the bytes {octets[row].tobytes().hex()}" for row in rows}
 
 
 def _negated(limbs: Numbers) -> Numbers:
@@ -177,22 +219,25 @@ def fixed_bytes(octets: Numbers, is_valid: Numbers) -> Any:
     return pa.Array.from_buffers(pa.binary(width), count, [mask, buffer]).cast(pa.binary())
 
 
-def choices(column: Column, names: list[str], octets: Numbers, is_valid: Numbers) -> Any:
-    """ENUM by its number, SET by its bits; what is none of an ENUM's values is the empty text, as in the server."""
+def choices(column: Column, names: list[str], octets: Numbers, is_valid: Numbers) -> Made:
+    """ENUM by its number, SET by its bits; the number 0 of an ENUM is the empty text, as in the server."""
     numbers = big_endian(octets[:, ::-1])
     found, places = np.unique(np.where(is_valid, numbers, 0), return_inverse=True)
-    texts = []
-    for number in (int(one) & (1 << 64) - 1 for one in found):
-        if column.type == SET:
-            if number >> len(names):
-                raise MalformedError(f"column {column.name} holds a value that its SET has not")
-            texts.append(",".join(name for at, name in enumerate(names) if number >> at & 1))
-        elif number > len(names):
-            raise MalformedError(f"column {column.name} holds a value that its ENUM has not")
+    texts: list[str | None] = []
+    wrong = {}
+    for at, number in enumerate(int(one) & (1 << 64) - 1 for one in found):
+        is_set = column.type == SET
+        if number >> len(names) if is_set else number > len(names):
+            texts.append(None)
+            wrong[at] = f"number {number} is no value of {'a SET' if is_set else 'an ENUM'} of {len(names)}"
+        elif is_set:
+            texts.append(",".join(name for bit, name in enumerate(names) if number >> bit & 1))
         else:
             texts.append(names[number - 1] if number else "")
     taken = pa.array(places, pa.int64(), mask=None if is_valid.all() else ~is_valid)
-    return pa.array(texts, pa.string()).take(taken)
+    made = pa.array(texts, pa.string()).take(taken)
+    rows = np.flatnonzero(np.isin(places, list(wrong))).tolist() if wrong else ()
+    return made, {row: wrong[int(places[row])] for row in rows}
 
 
 def padded(values: Any, length: int) -> Any:

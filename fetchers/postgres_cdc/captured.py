@@ -11,7 +11,7 @@ from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.events import CapturedTable
 from fetchers.postgres_cdc.pgoutput import LogRelation
 from fetchers.sdk import Fatal
-from fetchers.toolkit.change_events import ChangeForm
+from fetchers.toolkit.change_form import ChangeForm
 
 
 class CapturedTables:

@@ -5,9 +5,8 @@ Facts: the chapters "Logical Replication", "pg_replication_slots" and "pg_public
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +19,12 @@ from fetchers.postgres_cdc.columns import SESSION, Type, type_of
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.pgoutput import LogRelation, RelationColumn
 from fetchers.postgres_cdc.place import position_text
-from fetchers.sdk import Disconnected, Fatal, FetchError, Finding, Retriable
-from fetchers.toolkit.name_lists import NameFilter, unmatched_findings
+from fetchers.sdk import Fatal, FetchError, Retriable
+from fetchers.toolkit.name_lists import NameFilter
+from fetchers.toolkit.refusals import postgresql_refusal
 
 _PASSING = ("40", "53", "55", "57", "58", "08")
 """Classes of SQLSTATE that may pass: conflicts, resources, locks, shutdown, the system, the connection."""
-_REFUSED = re.compile("authentication failed|does not exist|pg_hba|permission denied|not permitted|must be superuser")
 _TYPES = """
 with recursive asked(oid) as (
   select unnest(%s::oid[])
@@ -66,6 +65,7 @@ select to_jsonb(p) ->> 'rowfilter' as filter, to_jsonb(p) -> 'attnames' as colum
 from pg_publication_tables p join pg_namespace n on n.nspname = p.schemaname
   join pg_class c on c.relnamespace = n.oid and c.relname = p.tablename
 where p.pubname = %s and p.schemaname = %s and p.tablename = %s"""
+RUN_BY_ANOTHER = "Run as a superuser, or as who owns the publication and the tables"
 _MADE_BY_ANOTHER = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation)
 _SLOT = """
 select active, active_pid, plugin, database::text as database, wal_status,
@@ -95,16 +95,14 @@ def failure(error: psycopg.Error, host: str) -> FetchError:
 
 def refusal(state: str, text: str, host: str) -> FetchError:
     """What is done about a server's words; ``state``: SQLSTATE, empty where there is none."""
+    if not state:
+        return postgresql_refusal(text, host)
     message = text.strip().splitlines()[0]
     if state == "55006":
         return SlotInUseError(f"{host}: {message} ({state}); a slot has one reader: is another connector on it?")
     if state.startswith(_PASSING):
         return Retriable(f"{host}: {message} ({state})")
-    if state:
-        return Fatal(f"{host}: {message} ({state})")
-    if _REFUSED.search(text):
-        return Fatal(f"{host}: {message}")
-    return Disconnected(f"{host}: {message}")
+    return Fatal(f"{host}: {message} ({state})")
 
 
 def quoted_name(name: str, connection: psycopg.Connection[Any]) -> str:
@@ -279,36 +277,56 @@ class Catalogue:
             if self.rows("select pg_is_in_recovery() as is_replica")[0]["is_replica"]:
                 raise Retriable(f"{where}: this replica is behind")
             raise Fatal(f"{where}: it is another server, or one made from an older backup or replica. {told}")
-        if not self._publications():
+        if not self.publications():
             raise Fatal(f"there is no publication {config.publication_name} any more. {told}")
 
-    def _publications(self) -> list[dict[str, Any]]:
-        sql = "select puballtables as is_all from pg_publication where pubname = %s"
+    def publications(self) -> list[dict[str, Any]]:
+        """The publication, if there is one: whether it is of all tables, and whether the user owns it."""
+        sql = (
+            "select puballtables as is_all, pg_has_role(pubowner, 'USAGE') as is_own from pg_publication "
+            "where pubname = %s"
+        )
         return self.rows(sql, (self._config.publication_name,))
 
     def publish(self) -> None:
         """Make the publication where there is none, by ``publication.autocreate.mode``; raises ``Fatal``."""
         config = self._config
-        if self._publications():
+        if self.publications():
             self.publish_tables()
             return
         sql = self.publication_sql()
         if config.publication_autocreate_mode == "disabled":
             raise Fatal(f"there is no publication {config.publication_name}. Run: {sql}")
         told = f"COMMENT ON PUBLICATION {self.quoted(config.publication_name)} IS '{made_for(config.slot_name)}'"
-        with suppress(*_MADE_BY_ANOTHER):
-            self.rows(f"{sql}; {told}")  # in one transaction, as all that is sent together
+        self._published(sql, f"{sql}; {told}")  # in one transaction, as all that is sent together
+
+    def _published(self, sql: str, run: str) -> None:
+        try:
+            self.rows(run)
+        except _MADE_BY_ANOTHER:
+            pass
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise Fatal(f"{str(error).splitlines()[0]}. {RUN_BY_ANOTHER}: {sql}") from error
 
     def publish_tables(self, but: Collection[str] = ()) -> None:
         """Add the tables of the lists to a publication that is ``filtered``, but for some ``schema.table``."""
-        name, found = self._config.publication_name, self._publications()
+        found = self.publications()
         if self._config.publication_autocreate_mode != "filtered" or not found or found[0]["is_all"]:
             return
-        published = {*self.tables(), *((row["schema"], row["name"]) for row in self.rows(_MEMBERS, (name,)))}
-        for schema, table in self.listed_tables():
-            if (schema, table) not in published and f"{schema}.{table}" not in but:
-                with suppress(*_MADE_BY_ANOTHER):
-                    self.rows(f"alter publication {self.quoted(name)} add table {self.quoted(schema, table)}")
+        for schema, table in self.unpublished():
+            if f"{schema}.{table}" not in but:
+                self._published(sql := self.adding_sql((schema, table)), sql)
+
+    def unpublished(self) -> list[tuple[str, str]]:
+        """Tables of the lists that the publication has not, neither by name nor as a partition."""
+        members = self.rows(_MEMBERS, (self._config.publication_name,))
+        published = {*self.tables(), *((row["schema"], row["name"]) for row in members)}
+        return [table for table in self.listed_tables() if table not in published]
+
+    def adding_sql(self, *tables: tuple[str, str]) -> str:
+        """What adds them to the publication."""
+        names = ", ".join(self.quoted(*table) for table in tables)
+        return f"ALTER PUBLICATION {self.quoted(self._config.publication_name)} ADD TABLE {names}"
 
     def publication_sql(self) -> str:
         """What makes the publication; raises ``Fatal`` where there is no table for it."""
@@ -319,58 +337,6 @@ class Catalogue:
         if not tables:
             raise Fatal("there is no table that table.include.list and the other lists mean")
         return f"{begun} TABLE {', '.join(tables)}"
-
-    def _columns(self, tables: Iterable[tuple[str, str]]) -> set[str]:
-        """Of these tables, as ``schema.table.column``."""
-        sql = (
-            "select attname::text as name from pg_attribute "
-            "where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped"
-        )
-        rows = [(table, row["name"]) for table in tables for row in self.rows(sql, (self.quoted(*table),))]
-        return {f"{schema}.{table}.{name}" for (schema, table), name in rows}
-
-    def findings(self) -> Iterator[Finding]:
-        """Why the log cannot be read, with the SQL that mends it."""
-        config = self._config
-        level = self.rows("show wal_level")[0]["wal_level"]
-        if level != "logical":
-            told = f"wal_level is {level}. Run: ALTER SYSTEM SET wal_level = logical; and restart the server"
-            yield Finding("database.hostname", config.database_hostname, told)
-        role = self.rows("select rolreplication or rolsuper as may from pg_roles where rolname = current_user")
-        if not role or not role[0]["may"]:
-            told = f"Role {config.database_user} may not replicate. Run: ALTER ROLE "
-            yield Finding(
-                "database.user", config.database_user, f"{told}{self.quoted(config.database_user)} REPLICATION"
-            )
-        if not self.rows("select 1 as one from pg_replication_slots where slot_name = %s", (config.slot_name,)):
-            sql = "select current_setting('max_replication_slots')::int - count(*) as free from pg_replication_slots"
-            if self.rows(sql)[0]["free"] <= 0:
-                told = (
-                    "No replication slot is free. Run: SELECT slot_name, active FROM pg_replication_slots; and "
-                    "SELECT pg_drop_replication_slot('…') for one that nobody uses, or raise max_replication_slots"
-                )
-                yield Finding("slot.name", config.slot_name, told)
-        else:
-            self.slot()
-        tables = sorted({*self.listed_tables(), *self.tables()})  # published ones may be partitioned tables
-        if not tables:
-            yield Finding("table.include.list", ",".join(config.table_include_list), "No table is meant by the lists.")
-        lists = {"column.include.list": config.column_include_list, "column.exclude.list": config.column_exclude_list}
-        yield from unmatched_findings(lists, self._columns(tables) if any(lists.values()) else ())
-        rights = "select has_table_privilege(%s, 'SELECT') as may, row_security_active(%s) as is_filtered"
-        for schema, table in tables:
-            name, user = self.quoted(schema, table), self.quoted(config.database_user)
-            (found,) = self.rows(rights, (name, name))
-            if not found["may"]:
-                told = f"Run: GRANT SELECT ON {name} TO {user}"
-                yield Finding("database.user", config.database_user, f"{name} may not be read. {told}")
-            if found["is_filtered"]:
-                told = f"The log has rows that a snapshot would not see. Run: ALTER ROLE {user} BYPASSRLS"
-                yield Finding("database.user", config.database_user, f"{name} has row-level security. {told}")
-        published = self.rows("select 1 as one from pg_publication where pubname = %s", (config.publication_name,))
-        if tables and not published and config.publication_autocreate_mode == "disabled":
-            told = f"There is none of this name. Run: {self.publication_sql()}"
-            yield Finding("publication.name", config.publication_name, told)
 
 
 def takes_table(config: PostgresCdcConfig, schema: str, table: str) -> bool:

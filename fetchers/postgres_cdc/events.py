@@ -17,7 +17,8 @@ from fetchers.postgres_cdc.pgoutput import LogRelation, RowMessages, RowTexts, r
 from fetchers.sdk import Fatal, Page
 from fetchers.sdk import rows as forms
 from fetchers.sdk.page import Offset
-from fetchers.toolkit.change_events import READ, ChangeForm, Changes, ChangeTable, Rows, operation_codes
+from fetchers.toolkit.change_events import Changes, ChangeTable, Rows
+from fetchers.toolkit.change_form import READ, ChangeForm, operation_codes
 from fetchers.toolkit.name_lists import NameFilter
 
 pc: Any = pyarrow.compute  # the stubs know fewer arguments than Arrow takes
@@ -127,8 +128,9 @@ class CapturedTable:
     def log_page(self, batch: Batch, group: Group, *, handled_us: int, offset: Offset, ends_transaction: bool) -> Page:
         """All changes of the table in a batch."""
         rows = read_rows(group.messages, len(self.relation.columns))
-        wrong: dict[int, str] = {}
-        before, after = self._side(rows, rows.old, wrong), self._side(rows, rows.new, wrong)
+        wrong_before: dict[int, str] = {}
+        wrong_after: dict[int, str] = {}
+        before, after = self._side(rows, rows.old, wrong_before), self._side(rows, rows.new, wrong_after)
         self._learn(before)
         self._learn(after)
         transaction = batch.transaction_of(group.numbers)
@@ -149,7 +151,8 @@ class CapturedTable:
                 "lsn": lsn,
                 "sequence": sequence,
             },
-            wrong,
+            wrong_before,
+            wrong_after,
         )
         return self._table.page(
             changes,
@@ -190,7 +193,7 @@ class CapturedTable:
                 "sequence": f'[null,"{position}"]',
                 "snapshot": snapshot,
             },
-            wrong,
+            wrong_after=wrong,
         )
         return self._table.page(changes, handled_us=handled_us, offset=offset, partition=self._partition)
 

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from fetchers.postgres_cdc.captured import CapturedTables
 from fetchers.postgres_cdc.catalogue import Catalogue, SlotInUseError, catalogue, takes_table
+from fetchers.postgres_cdc.checks import checked, demand, rights_findings, settings_findings
 from fetchers.postgres_cdc.config import PostgresCdcConfig, findings
 from fetchers.postgres_cdc.deletion import take_away
 from fetchers.postgres_cdc.events import CapturedTable, change_form
@@ -98,15 +99,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
     async def check(self, context: FetchContext) -> Sequence[Finding]:
         """Log in, and look whether the log and the tables may be read."""
         self.config = self.config.within(self.allowed_addresses)
-
-        def ask() -> list[Finding]:
-            try:
-                with catalogue(self.config) as server:
-                    return list(server.findings())
-            except Fatal as error:
-                return [Finding("database.hostname", self.config.database_hostname, str(error))]
-
-        return await context.run_blocking(ask, subject="catalogue")
+        return await context.run_blocking(partial(checked, self.config), subject="catalogue")
 
     async def on_committed(self, partition: Partition, offset: Offset) -> None:
         """Let the server forget what is in Kafka, with the next status it hears."""
@@ -215,7 +208,11 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                 server.demand_log(stored.log if isinstance(stored, SnapshotPlace) else stored.commit)
                 return stored
             slot = server.slot()
+            if slot is None:
+                demand(settings_findings(server, config))
             server.publish()
+            if slot is None and self._has_snapshot:  # else the slot would be there, and hold back log for nobody
+                demand(rights_findings(server, config, server.tables()))
         if slot is None:
             with created_slot(config) as (position, snapshot):
                 if self._has_snapshot:

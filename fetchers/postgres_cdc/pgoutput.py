@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from fetchers.sdk import Fatal
-from fetchers.toolkit.change_events import CREATE, DELETE, TRUNCATE, UPDATE
+from fetchers.toolkit.change_form import CREATE, DELETE, TRUNCATE, UPDATE
 
 POSTGRES_EPOCH_MICROS = 946_684_800_000_000
 """2000-01-01, from which the server counts."""

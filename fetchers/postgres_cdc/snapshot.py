@@ -20,8 +20,8 @@ from fetchers.postgres_cdc.catalogue import Catalogue
 from fetchers.postgres_cdc.columns import SESSION
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.events import CapturedTable
-from fetchers.sdk import Disconnected, Fatal, FetchError, Retriable
-from fetchers.toolkit.databases import batches_of, cancel_postgresql, close_postgresql
+from fetchers.sdk import Retriable
+from fetchers.toolkit.databases import batches_of, cancel_postgresql, close_postgresql, postgresql_error
 from fetchers.toolkit.exclusive_calls import ExclusiveCalls
 
 BATCH_BYTES = 4 * 1024 * 1024
@@ -43,9 +43,6 @@ A table that an ALTER TABLE has written anew since is empty to the transaction, 
 (https://www.postgresql.org/docs/current/mvcc-caveats.html); none is, from its first row to the transaction's end."""
 _ALTERED = {"42P01", "42703"}
 """No such table, no such column: one was dropped after the catalogue was asked, and is not asked for again."""
-_PASSING = ("40", "53", "55", "57", "58", "08", "72", "25P03", "25P04")
-"""Classes and codes of SQLSTATE that may pass, those too of a snapshot that is too old or a transaction that took too
-long: what was broken off goes on in stretches, whose transactions are short."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,8 @@ class SnapshotReader:
             with self._calls.call():
                 yield
         except (adbc.Error, OSError) as error:
-            raise self._failure(error) from error
+            told = postgresql_error(error, self._config.database_hostname)
+            raise (Retriable(str(told.failure)) if told.state in _ALTERED else told.failure) from error
 
     def _connect(self) -> None:
         if self._connection is None:
@@ -180,15 +178,6 @@ class SnapshotReader:
     def _release(self) -> None:
         close_postgresql(self._cursor, self._connection)
         self._cursor = self._connection = None
-
-    def _failure(self, error: Exception) -> FetchError:
-        text = str(error).partition("Query was:")[0]
-        message = next((part.strip() for part in text.split("ERROR:")[1:]), text).splitlines()[0]
-        state = getattr(error, "sqlstate", None) or ""
-        host = self._config.database_hostname
-        if state and state not in _ALTERED and not state.startswith(_PASSING):
-            return Fatal(f"{host}: {message} ({state})")
-        return Retriable(f"{host}: {message} ({state})") if state else Disconnected(f"{host}: {message}")
 
 
 def select(table: CapturedTable, server: Catalogue, after: Sequence[str] = (), rows_max: int = 0) -> str:

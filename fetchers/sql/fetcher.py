@@ -40,6 +40,7 @@ from fetchers.sql.sqlite import SqliteDatabase
 from fetchers.sql.tables import listed_tables, missing_tables, selected_tables
 from fetchers.sql.walk import Walk
 from fetchers.toolkit.name_lists import list_findings
+from fetchers.toolkit.refusals import Unreachable
 
 T = TypeVar("T")
 
@@ -137,7 +138,7 @@ class JdbcSource(SourceConnector[JdbcConfig]):
                 found.append(_no_table(config))
             for relation in await self._relations(database):
                 found += await self._relation_findings(database, relation)
-        except Fatal as error:
+        except (Fatal, Unreachable) as error:
             found.append(Finding(key, None, str(error)))
         finally:
             database.close()

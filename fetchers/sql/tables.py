@@ -40,12 +40,15 @@ def missing_tables(config: JdbcConfig, tables: Sequence[Table]) -> list[str]:
 
 
 def _named(name: str, tables: Sequence[Table]) -> Table | None:
-    """As it is written, else in any case: databases fold names that are not quoted, each in its way."""
-    plain = name.replace('"', "").replace("`", "")
-    for fold in (str, str.lower):
-        for table in tables:
-            if fold(plain) in {fold(known) for known in table.names}:
-                return table
+    """As it is written, else in any case: databases fold names that are not quoted, each in its way.
+
+    Quotes may be of SQL, and may be of the name itself, as which it is recommended.
+    """
+    for wanted in (name, name.replace('"', "").replace("`", "")):
+        for fold in (str, str.lower):
+            for table in tables:
+                if fold(wanted) in {fold(known) for known in table.names}:
+                    return table
     return None
 
 

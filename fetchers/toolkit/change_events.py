@@ -7,7 +7,6 @@ each state of its columns, and gives it ``Changes``: Arrow structs of the rows b
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -20,16 +19,19 @@ from fetchers.sdk import Offset, Page, Partition, Rejection, RowSchema
 from fetchers.sdk import rows as forms
 from fetchers.sdk.page import Column
 from fetchers.sdk.rows import row_json
-from fetchers.toolkit.name_lists import Adjustment, adjusted
+from fetchers.toolkit.change_form import CREATE, DELETE, TRUNCATE, UPDATE, ChangeForm
+from fetchers.toolkit.name_lists import adjusted
 
 pc: Any = pyarrow.compute  # the stubs know fewer arguments than Arrow takes
 Rows: TypeAlias = Any
 """A ``pa.StructArray``, whose stubs know too little of it."""
-READ, CREATE, UPDATE, DELETE, TRUNCATE = b"rcudt"
-"""Codes of operations, as bytes: ``r`` of a snapshot, ``c``, ``u``, ``d``, ``t``."""
 DELETED = "__deleted"
 UNREADABLE = "unreadable_value"
 """Why a change is rejected whose values its columns cannot hold."""
+KEY_LETTERS_MAX = 200
+"""Letters of a key that a rejection tells."""
+_PLACE = ("file", "pos", "row", "lsn")
+"""Fields of ``source`` that say where in its log a change is."""
 NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 """Headers of the two events that a changed key becomes: JSON of the other key."""
 _SNAPSHOT = forms.named(
@@ -58,60 +60,6 @@ _ARROW = {"string": pa.string(), "int": pa.int32(), "long": pa.int64(), "boolean
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeForm:
-    """What all events of a connector have in common."""
-
-    prefix: str
-    """``topic.prefix``: begins topics and schema names, and is ``source.name``."""
-    connector: str
-    """``source.connector``, such as ``postgresql``; also the name of the source's schema."""
-    database: str
-    """``source.db`` where an event's own source columns do not say it."""
-    source_fields: Mapping[str, forms.Form]
-    """Fields of ``source`` of this connector alone, in their order."""
-    version: str = "0.1.0"
-    has_tombstones: bool = True
-    """``tombstones.on.delete``."""
-    is_flattened: bool = False
-    """Rows with ``__deleted`` instead of envelopes, as ``ExtractNewRecordState`` with ``rewrite`` makes them."""
-    skipped: frozenset[int] = frozenset({TRUNCATE})
-    """``skipped.operations``, as codes."""
-    skips_halves: bool = True
-    """Whether they are heeded for the two events of a changed key as well: Debezium does for PostgreSQL alone."""
-    schema_names: Adjustment = "none"
-    """``schema.name.adjustment.mode``; the names that Avro itself sees are always adjusted."""
-    field_names: Adjustment = "none"
-    """``field.name.adjustment.mode``."""
-
-    def topic(self, *names: str) -> str:
-        """Of a table, by the parts of its name; what no topic may hold becomes an underscore."""
-        return re.sub(r"[^a-zA-Z0-9._-]", "_", ".".join((self.prefix, *names)))
-
-    def heartbeat(self, now_us: int, *, offset: Offset, partition: Partition, topic_prefix: str) -> Page:
-        """A record for the topic of heartbeats, ``<heartbeat.topics.prefix>.<topic.prefix>``."""
-        schema = RowSchema.of("io.debezium.connector.common.Heartbeat", {"ts_ms": forms.INT64}, version=1)
-        key_schema = RowSchema.of("io.debezium.connector.common.ServerNameKey", {"serverName": forms.STRING}, version=1)
-        return Page(
-            pa.table({"ts_ms": pa.array([now_us // 1000], pa.int64())}),
-            offset=offset,
-            partition=partition,
-            topic=self.topic_of_heartbeats(topic_prefix),
-            schema=schema,
-            keys=pa.table({"serverName": [self.prefix]}),
-            key_schema=key_schema,
-        )
-
-    def topic_of_heartbeats(self, topic_prefix: str) -> str:
-        """Where heartbeats go."""
-        return re.sub(r"[^a-zA-Z0-9._-]", "_", f"{topic_prefix}.{self.prefix}")
-
-
-def operation_codes(text: Sequence[str]) -> frozenset[int]:
-    """``skipped.operations`` as codes; ``none`` skips nothing."""
-    return frozenset(ord(word) for word in text if word in {"c", "u", "d", "t"})
-
-
-@dataclass(frozen=True, slots=True)
 class Changes:
     """Changes of one table, in their order; every column has as many values as there are operations."""
 
@@ -125,9 +73,11 @@ class Changes:
     """When the database committed, microseconds since the epoch: ``source.ts_ms``, ``ts_us``, ``ts_ns``."""
     source: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of ``source`` by name, an Arrow column or one value for all; what is not given is null."""
-    wrong: Mapping[int, str] = field(default_factory=dict)
-    """Changes with a value that its column cannot hold (which is null here), with what is the matter: they are
-    rejected, their tombstones are not."""
+    wrong_before: Mapping[int, str] = field(default_factory=dict)
+    """Changes whose row before has a value that its column cannot hold (which is null here), with what is the matter.
+    Records that show such a row are rejected, and tombstones only where the value is of their key."""
+    wrong_after: Mapping[int, str] = field(default_factory=dict)
+    """The same of rows after."""
 
 
 class ChangeTable:
@@ -142,6 +92,8 @@ class ChangeTable:
         ``ValueError`` where two columns are one under Avro's rules.
         """
         self.form = form
+        self.title = ".".join(names)
+        """How rejections name the table."""
         self.topic = form.topic(*names)
         self.columns = tuple(columns)
         self.keys = tuple(keys)
@@ -287,9 +239,13 @@ class _Expanded:
         found = np.zeros(self._count, dtype=bool)
         is_update = self.changes.operations == UPDATE
         if self.table.keys and is_update.any() and self._before.null_count < self._count:
+            wrong = [*self.changes.wrong_before, *self.changes.wrong_after]
             for key in self.table.keys:
-                differs = pc.not_equal(self._before.field(key), self._after.field(key))
-                found |= np.asarray(pc.fill_null(differs, fill_value=False))
+                before, after = self._before.field(key), self._after.field(key)
+                found |= np.asarray(pc.fill_null(pc.not_equal(before, after), fill_value=False))
+                if wrong:  # a key that can be held is another one than a key that cannot
+                    differs = np.asarray(before.is_valid()) != np.asarray(after.is_valid())
+                    found |= differs & np.isin(np.arange(self._count), wrong)
             found &= is_update & np.asarray(self._before.is_valid())
         return found
 
@@ -323,7 +279,10 @@ class _Expanded:
         return pa.StructArray.from_arrays(children, names=names, mask=mask)
 
     def headers(self) -> list[tuple[tuple[str, bytes | None], ...]] | None:
-        """The other key, of events of a changed key and their tombstones alone; None where there are none."""
+        """The other key, of events of a changed key and their tombstones alone; None where there are none.
+
+        A key with a value that cannot be held is not told.
+        """
         if not self._is_moved.any():
             return None
         old, new = (
@@ -331,16 +290,46 @@ class _Expanded:
         )
         found: list[tuple[tuple[str, bytes | None], ...]] = [()] * len(self)
         for at in np.flatnonzero(self._is_moved).tolist():  # a changed key is rare
-            row = int(self.rows[at])
-            found[at] = ((OLD_KEY, row_json(old[row])),) if self._is_new[at] else ((NEW_KEY, row_json(new[row])),)
+            row, is_new = int(self.rows[at]), bool(self._is_new[at])
+            wrong = self.changes.wrong_before if is_new else self.changes.wrong_after
+            if not (row in wrong and self._has_no_key(self._before if is_new else self._after, row)):
+                found[at] = ((OLD_KEY, row_json(old[row])),) if is_new else ((NEW_KEY, row_json(new[row])),)
         return found
 
     def rejections(self) -> tuple[Rejection, ...]:
-        """Of changes with a wrong value."""
-        if not self.changes.wrong:
-            return ()
-        found = np.flatnonzero(np.isin(self.rows, list(self.changes.wrong)) & ~self._is_tombstone)
-        return tuple(Rejection(int(at), UNREADABLE, self.changes.wrong[int(self.rows[at])]) for at in found)
+        """Of records that show a wrong value, and of tombstones with one in their key."""
+        changes = self.changes
+        wrong = [*changes.wrong_before, *changes.wrong_after]
+        places = np.flatnonzero(np.isin(self.rows, wrong)).tolist() if wrong else ()
+        found = ((at, self._shown_wrong(at, int(self.rows[at]))) for at in places)
+        return tuple(Rejection(at, UNREADABLE, self._told(at, wrong)) for at, wrong in found if wrong)
+
+    def _shown_wrong(self, at: int, row: int) -> list[str]:
+        """What is the matter with the values that a record shows."""
+        is_gone = self.operations[at] == DELETE
+        sides = [(self.changes.wrong_before, not self._is_new[at]), (self.changes.wrong_after, not is_gone)]
+        if self._is_tombstone[at]:
+            sides = [(self.changes.wrong_before, self._has_no_key(self._before, row))]
+        elif self.table.form.is_flattened:
+            sides = sides[:1] if is_gone else sides[1:]
+        return list(dict.fromkeys(wrong[row] for wrong, is_shown in sides if is_shown and row in wrong))
+
+    def _has_no_key(self, rows: Any, row: int) -> bool:
+        return any(not rows.field(key)[row].is_valid for key in self.table.keys)
+
+    def _told(self, at: int, wrong: Sequence[str]) -> str:
+        rows = self._before if self.operations[at] == DELETE or self._is_tombstone[at] else self._after
+        row, key = int(self.rows[at]), ""
+        if self.table.keys:
+            one = self._key_rows([rows.field(name).slice(row, 1) for name in self.table.keys])[0]
+            text = (row_json(one) or b"").decode()
+            key = f", key {text[:KEY_LETTERS_MAX]}{'…' * (len(text) > KEY_LETTERS_MAX)}"
+        source = self.changes.source
+        where = ", in a snapshot" if "snapshot" in source else ""
+        for name in (name for name in _PLACE if name in source):
+            value = source[name]
+            where += f", {name} {value[row] if isinstance(value, pa.Array | pa.ChunkedArray) else value}"
+        return f"{self.table.title}{key}{where}: {'; '.join(wrong)}"
 
     def source_column(self, value: Any, kind: Any) -> Any:
         """A column of ``source``, whatever it was given as."""
@@ -358,6 +347,7 @@ def _wanted(changes: Changes, form: ChangeForm) -> Changes:
     if not is_skipped.any():
         return changes
     mask: Any = pa.array(~is_skipped)
+    places = (np.cumsum(~is_skipped) - 1).tolist()
     source = {
         name: value.filter(mask) if isinstance(value, pa.Array | pa.ChunkedArray) else value
         for name, value in changes.source.items()
@@ -368,7 +358,10 @@ def _wanted(changes: Changes, form: ChangeForm) -> Changes:
         changes.after.filter(mask) if changes.after is not None else None,
         changes.committed_us.filter(mask) if not isinstance(changes.committed_us, int) else changes.committed_us,
         source,
-        {int(np.sum(~is_skipped[:row])): told for row, told in changes.wrong.items() if not is_skipped[row]},
+        *(
+            {places[row]: told for row, told in wrong.items() if not is_skipped[row]}
+            for wrong in (changes.wrong_before, changes.wrong_after)
+        ),
     )
 
 

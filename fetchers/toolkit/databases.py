@@ -6,7 +6,6 @@ For ``JdbcSource`` and ``JdbcSink``: what both read of a config, how both log in
 from __future__ import annotations
 
 import asyncio
-import re
 import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ import pyarrow as pa
 
 from fetchers.sdk import Disconnected, Fatal, FetchError, Retriable, Secret
 from fetchers.sdk.reach import AddressRefusedError, AllowedAddresses
+from fetchers.toolkit.refusals import mysql_refusal, postgresql_refusal, unreachable
 
 CONNECT_SECONDS_MAX = 10.0
 KEPT_ALIVE = {
@@ -120,14 +120,14 @@ class Login:
 def addresses_of(host: str, port: int, addresses: AllowedAddresses) -> list[str]:
     """The addresses to try in turn where the worker bounds them, so that they are those judged; none: the driver looks.
 
-    Blocks. Raises ``Fatal`` for what is not allowed or can be no host, ``Disconnected`` where nobody knows the name.
+    Blocks. Raises ``Fatal`` for what is not allowed or can be no host, ``Unreachable`` where nobody knows the name.
     """
     if addresses.is_internal_free:
         return []
     try:
         return addresses.looked_up(host, port)
     except OSError as error:
-        raise Disconnected(f"{host}: the name cannot be looked up ({error})") from error
+        raise unreachable(f"{host}: the name cannot be looked up ({error})") from error
     except ValueError as error:
         raise Fatal(f"{host} is no name of a host") from error
     except AddressRefusedError as error:
@@ -259,12 +259,11 @@ def _libpq(value: str) -> str:
     return f"'{escaped}'"
 
 
-_PASSING = ("40", "53", "55", "57", "58", "08")
-"""Classes of SQLSTATE that may pass: conflicts, resources, locks, shutdown, the system, the connection."""
-_LOGIN_REFUSED = re.compile("authentication failed|does not exist|pg_hba|permission denied|not permitted")
-"""What a login is refused for, in the server's English."""
-_LOGINS_REFUSED = {1044, 1045, 1049, 1064, 1142, 1143, 1227, 1698, 3159}
-"""Errors of MySQL that a person must mend: rights, logins, databases, syntax (server error reference)."""
+_PASSING = ("40", "53", "55", "57", "58", "08", "72", "25P03", "25P04")
+"""Classes of SQLSTATE that may pass: conflicts, resources, locks, shutdown, the system, the connection, a snapshot that
+is too old; and transactions that the server has ended for their time."""
+_STATEMENT_REFUSED = {1064, 1142, 1143, 1227}
+"""Errors of MySQL that a person must mend: syntax and rights (server error reference)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,15 +286,13 @@ def postgresql_error(error: Any, host: str) -> ServerError:
         return ServerError(state, message, Retriable(f"{host}: {message} ({state})"))
     if state:
         return ServerError(state, message, Fatal(f"{host}: {message} ({state})"))
-    refused = text.partition("FATAL:")[2].strip()
-    if _LOGIN_REFUSED.search(refused):
-        return ServerError("", message, Fatal(f"{host}: {refused.splitlines()[0]}"))
-    return ServerError("", message, Disconnected(f"{host}: {message}"))
+    return ServerError("", message, postgresql_refusal(text, host))
 
 
 def mysql_error(error: BaseException, host: str) -> ServerError:
     """By the number of an ``asyncmy.errors.Error``."""
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     text = str(error.args[1] if len(error.args) > 1 else error).splitlines()[0]
-    kind = Fatal if code in _LOGINS_REFUSED else Disconnected
-    return ServerError(str(code), text, kind(f"{host}: {text} ({code})"))
+    kind = Fatal if code in _STATEMENT_REFUSED else Disconnected
+    message = f"{host}: {text} ({code})"
+    return ServerError(str(code), text, mysql_refusal(code, message) or kind(message))

@@ -3,7 +3,8 @@
 ==========  ======================================================  ==========================================
 recovery    errors                                                  what happens
 ==========  ======================================================  ==========================================
-RETRY       fetch: ``Retriable``; convert: ``ConversionRetriable``  the same step again, in place, with back-off
+RETRY       fetch, put: ``Retriable``; convert:                     the same step again, in place, with back-off
+            ``ConversionRetriable``
 RESTART     deliver: ``DeliveryRetriable``; registry unreachable;   the task starts anew from committed offsets
             put: ``StartAnew``
 SUPERSEDED  start: ``TaskSupersededError``                          a quiet end, or FAILED until it is wanted again
@@ -54,6 +55,13 @@ class RecordRejectedError(Exception):
 
 class StartAnew(Exception):
     """A sink has lost what it had gathered, or may not write it any more: its task begins behind what is committed."""
+
+
+class TargetFull(Retriable):
+    """The target of a sink takes nothing until somebody makes room there, and then by itself.
+
+    Put again as long as ``errors.retry.timeout`` says, however few retries the sink's own ``PutLimits`` allow.
+    """
 
 
 class SourceTransactionTooLargeError(Exception):

@@ -226,6 +226,11 @@ class GroupConsumer:
         """Who this is in the group now."""
         return library.member_of(self._client)
 
+    @property
+    def generation(self) -> int:
+        """Number of the last assignment; -1 outside of the group, also before the start and after the stop."""
+        return -1 if self._consumer is None else library.generation_of(self._consumer)
+
     def seek(self, offsets: Offsets) -> None:
         """Go on from there; the partitions must be assigned."""
         for partition, offset in offsets.items():

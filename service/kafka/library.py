@@ -201,6 +201,12 @@ def member_of(consumer: AIOKafkaConsumer) -> GroupMember:
     return GroupMember(coordinator.group_id, coordinator.generation, coordinator.member_id)
 
 
+def generation_of(consumer: AIOKafkaConsumer) -> int:
+    """Number of the consumer's last assignment; -1 outside of its group, also while it still connects."""
+    coordinator = consumer._coordinator  # noqa: SLF001
+    return -1 if coordinator is None else int(coordinator.generation)
+
+
 async def commit_within(
     producer: AIOKafkaProducer, member: GroupMember, offsets: Mapping[tuple[str, int], int]
 ) -> None:

@@ -107,7 +107,8 @@ class PutLimits:
     """Puts that may be under way at once. More than one is for sinks whose target takes records in any order: what is
     committed is then the offset before which every record is done."""
     retries_max: int | None = None
-    """How often in a row a put is tried again; then the task fails. None: as long as ``errors.retry.timeout`` says."""
+    """How often in a row a put is tried again; then the task fails. None: as long as ``errors.retry.timeout`` says, as
+    after ``TargetFull`` in any case."""
     waits: BackOff | None = None
     """Waits between tries; None: those of ``errors.retry.delay.max.ms``."""
 

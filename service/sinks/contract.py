@@ -18,7 +18,7 @@ makes the worker do is its class:
 
 - ``Retriable``, and a call that takes too long: ``put`` gets the records again after a wait, those of ``rows`` where
   the error names some, ``flush`` is called again when the next commit is due, and after any other call the task starts
-  anew, with a new instance.
+  anew, with a new instance. ``TargetFull`` is one that ``PutLimits.retries_max`` does not count.
 - ``StartAnew``: the task starts anew, with a new instance, at what ``open`` then says.
 - ``Fatal``, and anything unknown: the task fails.
 """
@@ -47,7 +47,7 @@ from fetchers.sdk import (
 )
 from fetchers.sdk.reach import AllowedAddresses, AllowedPaths
 from metrics.events import Emit
-from service.domain.errors import StartAnew
+from service.domain.errors import StartAnew, TargetFull
 from service.sinks.batch import Form, Offsets, Partition, PutLimits, SinkBatch, ValueType
 
 __all__ = [
@@ -66,6 +66,7 @@ __all__ = [
     "SinkConnector",
     "SinkContext",
     "StartAnew",
+    "TargetFull",
     "ValueType",
     "unknown_names",
 ]

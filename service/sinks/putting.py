@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fetchers.sdk import BackOff, Clock, Fatal, Retriable
 from metrics.events import RetryScheduled, SinkRecordsPut, TaskEvents
-from service.domain.errors import ConnectorExitError, described
+from service.domain.errors import ConnectorExitError, TargetFull, described
 from service.kafka.fetching import sizes_bytes
 from service.sinks.batch import PutLimits, SinkBatch
 from service.sinks.contract import SinkConnector
@@ -208,7 +208,8 @@ class Putter:
                 # A server that takes some of them is not away: its next refusal is the first.
                 put.attempts, put.failing_since = 0, None
                 self.events(SinkRecordsPut, records=len(done), seconds=self.clock.monotonic() - began_at)
-            put.attempts += 1
+            # Who says that it is full is not away: of the tries to reach it this is the first.
+            put.attempts = 1 if isinstance(error, TargetFull) else put.attempts + 1
             put.failing_since = began_at if put.failing_since is None else put.failing_since
             return done, error
         put.attempts, put.failing_since = 0, None
@@ -226,7 +227,8 @@ class Putter:
         failing_since = self.clock.monotonic() if put.failing_since is None else put.failing_since
         if self.retry_seconds_max is not None and self.clock.monotonic() - failing_since > self.retry_seconds_max:
             raise Fatal(f"errors.retry.timeout is over: {error}") from error
-        if self.limits.retries_max is not None and put.attempts > self.limits.retries_max:
+        is_counted = self.limits.retries_max is not None and not isinstance(error, TargetFull)
+        if is_counted and put.attempts > (self.limits.retries_max or 0):
             raise Fatal(f"given up after {put.attempts} tries: {error}") from error
         waits = self.limits.waits or self.back_off
         seconds = waits.wait_seconds(put.attempts, asked_seconds=error.wait_seconds)

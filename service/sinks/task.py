@@ -166,7 +166,7 @@ class SinkTask:
             self.emit,
             door=self.http,
             request_flush=self._commits.request,
-            generation=lambda: self._consumer.member.generation,
+            generation=lambda: self._consumer.generation,
             ends=self._consumer.ends,
             note_progress=self._calls.note_progress,
         )

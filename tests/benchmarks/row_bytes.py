@@ -15,7 +15,8 @@ import psutil
 import pyarrow as pa
 
 from fetchers.sdk import RowSchema, rows
-from fetchers.toolkit.change_events import CREATE, READ, UPDATE, ChangeForm, Changes, ChangeTable
+from fetchers.toolkit.change_events import Changes, ChangeTable
+from fetchers.toolkit.change_form import CREATE, READ, UPDATE, ChangeForm
 from spark_batch.compiled import CompiledPlan, compile_plan
 from spark_batch.convert import convert_table
 from spark_batch.job import rows_job

@@ -17,7 +17,8 @@ import pytest
 
 from fetchers.sdk import Page
 from fetchers.sdk import rows as forms
-from fetchers.toolkit.change_events import CREATE, DELETE, READ, TRUNCATE, UPDATE, ChangeForm, Changes, ChangeTable
+from fetchers.toolkit.change_events import Changes, ChangeTable
+from fetchers.toolkit.change_form import CREATE, DELETE, READ, TRUNCATE, UPDATE, ChangeForm
 from service.config.transformations import read_transformations
 from service.pipeline.batching import CloseReason, MicroBatch
 from service.pipeline.converting import ConvertedBatch, input_table, shares_of

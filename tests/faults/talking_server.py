@@ -62,9 +62,10 @@ class Counting:
         await response.prepare(request)
         number = int(request.headers.get("Last-Event-ID", "-1")) + 1
         while True:
-            begin, number = number, max(number, self.numbers)
-            for told in range(begin, number):  # while one is written, others come
+            end = self.numbers  # which grows while what is written has to wait
+            for told in range(number, end):
                 await response.write(b'id: %d\ndata: {"number": %d}\n\n' % (told, told))
+            number = max(number, end)
             await asyncio.sleep(TICK_SECONDS)
 
     async def _tell_messages(self, request: web.Request) -> web.WebSocketResponse:
@@ -73,9 +74,10 @@ class Counting:
         await socket.prepare(request)
         number = int(json.loads(await socket.receive_str())["after"]) + 1
         while not socket.closed:
-            begin, number = number, max(number, self.numbers)
-            for told in range(begin, number):
+            end = self.numbers
+            for told in range(number, end):
                 await socket.send_str(f'{{"number": {told}}}')
+            number = max(number, end)
             await asyncio.sleep(TICK_SECONDS)
         return socket
 
@@ -85,7 +87,8 @@ class Counting:
         await response.prepare(request)
         number = self.numbers
         while True:
-            begin, number = number, self.numbers
-            for told in range(begin, number):
+            end = self.numbers
+            for told in range(number, end):
                 await response.write(b'{"number": %d}\r\n' % told)
+            number = end
             await asyncio.sleep(TICK_SECONDS)

@@ -39,13 +39,13 @@ def test_a_connector_that_changes_its_way_keeps_order_and_delivers_each_change_o
                 life.kill()
                 life.start()
             else:
-                assert wait_until(life.kill_spark, seconds_max=300), "no Spark was started"
+                assert wait_until(life.kill_spark, seconds_max=PROGRESS_SECONDS_MAX), "no Spark was started"
             seen = committed_end(kafka.bootstrap, topic)
             _single_rows(postgres, 10 + number)
             assert wait_for_commits(kafka.bootstrap, topic, beyond=seen, seconds_max=PROGRESS_SECONDS_MAX)
         expected = _ids(postgres)
         assert wait_until(lambda: set(_delivered(kafka, topic)) >= expected, seconds_max=PROGRESS_SECONDS_MAX)
-        assert life.stop(seconds_max=180) == 0
+        assert life.stop(seconds_max=300) == 0
         delivered = _delivered(kafka, topic)
         assert set(delivered) == expected
         lsns = [lsn for lsn, _ in delivered.values()]

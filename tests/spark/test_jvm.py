@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from spark_batch.jvm import LOGGER, gateway_of_a_jvm, tell_lines
 from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat
 from spark_batch.session import jvm_pid
+from tests.faults.worker_life import wait_until
 from tests.spark.engines import LocalEngine, table
 
 
@@ -44,7 +45,7 @@ def test_this_process_is_not_forked_for_a_jvm() -> None:
     jvm_is_there = gateway.jvm.java.lang.Math.abs(-3) == 3
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait(timeout=60)
+    gateway.proc.wait(timeout=240)
     assert jvm_is_there
     assert forks == []
 
@@ -57,10 +58,15 @@ def test_what_spark_says_is_one_line_of_the_log_an_event(
         session.sql("SELECT nofield > 3")
     with pytest.raises(SparkRuntimeException):
         session.createDataFrame([("a",)], ["x"]).selectExpr("assert_true(x = 'b')").collect()
-    told = [record.getMessage() for record in caplog.records if record.name == LOGGER]
-    assert [text.split(":")[0] for text in told] == ["Executor", "TaskSetManager"]
-    assert "USER_RAISED_EXCEPTION" in told[0]
-    assert "\n\tat org.apache.spark" in told[0]
+
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name == LOGGER]
+
+    # What the JVM prints is read in a thread of its own, while the error comes by another way.
+    assert wait_until(lambda: len(told()) >= 2, seconds_max=120)
+    assert [text.split(":")[0] for text in told()] == ["Executor", "TaskSetManager"]
+    assert "USER_RAISED_EXCEPTION" in told()[0]
+    assert "\n\tat org.apache.spark" in told()[0]
     assert "".join(capfd.readouterr()) == ""
 
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fetchers.sdk import RowSchema, rows
-from fetchers.toolkit.change_events import ChangeForm, Changes, ChangeTable
+from fetchers.toolkit.change_events import Changes, ChangeTable
+from fetchers.toolkit.change_form import ChangeForm
 from spark_batch.compiled import CompiledPlan, compile_plan
 from spark_batch.driver_run import ALWAYS, JOBS_KEY
 from spark_batch.outcome import Reason

@@ -124,9 +124,7 @@ async def test_cancelled_conversion_keeps_its_slot_until_it_ends(runner: Convers
     batch = table([b'{"x":1}'] * 2)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(runner.convert(_slow_plan(200_000), batch)) for _ in range(4)]
-        # At the loop's next turn, when two have their slots, and none can have been heard to have ended.
-        await asyncio.sleep(0)
-        assert (runner.statistics.running, runner.statistics.waiting) == (2, 2)
+        await _until(lambda seen: seen.running == 2 and seen.waiting == 2, runner)
         for task in tasks:
             task.cancel()
     assert all(task.cancelled() for task in tasks)

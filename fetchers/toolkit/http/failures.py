@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import ssl
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -66,8 +67,13 @@ def outside_errors(place: str) -> Iterator[None]:
     """Raise what the network does as ``Disconnected`` (a ``Retriable``) or ``Fatal``."""
     try:
         yield
-    except (aiohttp.ClientConnectorCertificateError, aiohttp.ServerFingerprintMismatch) as error:
-        message = f"{place}: the certificate of the source is not trusted"
+    except aiohttp.ClientConnectorCertificateError as error:
+        told = error.certificate_error
+        reason = told.verify_message if isinstance(told, ssl.SSLCertVerificationError) else type(told).__name__
+        message = (
+            f"{place}: the certificate of the server is not trusted ({reason}): have it mended, or name its authority "
+            "in the connector's keys of TLS"
+        )
         raise Fatal(message) from error
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
         message = f"{place}: not a URL that can be asked"

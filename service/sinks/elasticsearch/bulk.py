@@ -31,8 +31,22 @@ _MALFORMED_TYPES = frozenset(
         "document_parsing_exception",
     }
 )
-_CLOSED_TYPES = frozenset({"cluster_block_exception", "security_exception", "index_closed_exception"})
+_CLOSED_TYPES = frozenset(
+    {"cluster_block_exception", "index_create_block_exception", "security_exception", "index_closed_exception"}
+)
 _CLOSED_STATUSES = frozenset({401, 403})
+BLOCKED_TYPES = ("cluster_block_exception", "index_create_block_exception")
+_BLOCKS = re.compile(r"\[[A-Z_]+/(\d+)/")
+_DISK_BLOCKS = frozenset({"10", "12"})
+"""Numbers of the blocks that a server sets by itself when a disk is too full, and takes away when it is not: no new
+index (OpenSearch), an index that is read and deleted from only. The latter came with status 403 at first, and with 429
+in newer servers (https://github.com/elastic/elasticsearch/issues/49393)."""
+DISK_FULL = (
+    "a disk of the server is too full: {reason} Make room on it (delete what is not needed, add a disk or a node). The "
+    "server then lifts the block by itself, but for Elasticsearch before 7.4, where it is lifted by hand (the index's "
+    "setting index.blocks.read_only_allow_delete: null). Until then records are put again every {seconds:.0f} seconds"
+)
+FULL_WAIT_SECONDS = 30.0
 _CONFLICT = "version_conflict_engine_exception"
 _HELD_VERSION = re.compile(r"current version \[(\d{1,19})\]")
 _OK, _NOT_FOUND = range(200, 300), 404
@@ -48,6 +62,8 @@ class Verdict(Enum):
     """Sent again when its index is made."""
     MALFORMED = auto()
     """Will never be taken."""
+    FULL = auto()
+    """A disk of the server is too full for it: sent again until there is room."""
     CLOSED = auto()
     """The index takes no documents, or none of this user: no record is at fault, and the task fails."""
     OUTRUN = auto()
@@ -76,11 +92,19 @@ class Item(msgspec.Struct):
             return Verdict.DONE if is_versioned else Verdict.OUTRUN
         if kind == "index_not_found_exception":
             return Verdict.INDEX_MISSING
-        if kind in _RETRIED_TYPES or self.status in _RETRIED_STATUSES:
-            return Verdict.RETRIED  # also the block of an index whose disk is full: 429
+        if self.is_disk_full or kind in _RETRIED_TYPES or self.status in _RETRIED_STATUSES:
+            return Verdict.FULL if self.is_disk_full else Verdict.RETRIED
         if kind in _CLOSED_TYPES or self.status in _CLOSED_STATUSES:
             return Verdict.CLOSED
         return Verdict.MALFORMED if kind in _MALFORMED_TYPES else Verdict.UNKNOWN
+
+    @property
+    def is_disk_full(self) -> bool:
+        """Whether it was not taken for blocks alone that go when a full disk has room again."""
+        if not isinstance(self.error, _Error) or self.error.type not in BLOCKED_TYPES:
+            return False
+        blocks = set(_BLOCKS.findall(self.error.reason or ""))
+        return bool(blocks) and blocks <= _DISK_BLOCKS
 
     @property
     def held_version(self) -> int | None:
@@ -107,6 +131,15 @@ class _Whole(msgspec.Struct):
     items: list[Mapping[str, Item]]
 
 
+def item_of(response: HttpResponse) -> Item:
+    """The answer to a request about an index; an item without an error for what is no answer of the server."""
+    try:
+        return _ONE.decode(response.body)
+    except msgspec.DecodeError:
+        return Item(response.status)
+
+
+_ONE = msgspec.json.Decoder(Item)
 _BRIEF, _WHOLE = msgspec.json.Decoder(_Brief), msgspec.json.Decoder(_Whole)
 
 

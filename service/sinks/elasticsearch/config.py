@@ -11,6 +11,7 @@ from pydantic import Field
 from fetchers.sdk import BackOff, Boolean, Finding, Importance, Key, NameList, Secret, Severity, TlsSettings
 from fetchers.sdk.config import AnyCase
 from service.sinks.contract import PutLimits, SinkConfig, unknown_names
+from service.sinks.elasticsearch.names import PART_CHARACTERS_MAX, fault_of, signs_of
 
 _DAY_MS = 86_400_000
 _CONNECTOR, _CONVERSION = Key(group="Connector"), Key(group="Data Conversion", importance=Importance.LOW)
@@ -20,7 +21,6 @@ _LOW = Key(group="Connector", importance=Importance.LOW)
 _UNSUPPORTED = ("proxy.host", "kerberos.user.principal", "kerberos.keytab.path")
 PUTS_MAX = 12
 """Bulks of one task at once, whatever ``max.in.flight.requests`` says: the http client has 16 places for a task."""
-NAMESPACE_CHARACTERS_MAX = 100
 
 Resource = Literal["DISABLED", "INDEX", "DATASTREAM", "ALIAS_INDEX", "ALIAS_DATASTREAM"]
 
@@ -165,8 +165,13 @@ class ElasticsearchSinkConfig(SinkConfig):
 
     def resources(self) -> dict[str, str]:
         """Resource by topic."""
-        pairs = (each.rpartition(":") for each in self.topic_to_external_resource_mapping)
-        return {topic: resource for topic, _, resource in pairs}
+        return dict(self._pairs())
+
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        """Topics and resources as they are given; a text that is no pair has an empty one."""
+        for each in self.topic_to_external_resource_mapping:
+            topic, _, resource = each.rpartition(":")
+            yield topic.strip(), resource.strip()
 
     def own_findings(self) -> Iterator[Finding]:
         """What is wrong with values that are each right by themselves."""
@@ -177,6 +182,7 @@ class ElasticsearchSinkConfig(SinkConfig):
         if (self.connection_username is None) is not (self.connection_password is None):
             missing = "connection.username" if self.connection_username is None else "connection.password"
             yield Finding(missing, None, "Both connection.username and connection.password must be set, or neither")
+        yield from self._resource_findings()
         yield from self._stream_findings()
         yield from self._id_findings()
 
@@ -190,16 +196,38 @@ class ElasticsearchSinkConfig(SinkConfig):
         elif self.elastic_security_protocol == "SSL" and schemes != {"https"}:
             yield Finding("connection.url", text, "elastic.security.protocol=SSL needs https:// URLs")
 
+    def _resource_findings(self) -> Iterator[Finding]:
+        key, pairs = "topic.to.external.resource.mapping", list(self._pairs())
+        given = ",".join(self.topic_to_external_resource_mapping)
+        if self.has_resources is not bool(pairs):
+            yield Finding(key, given or None, f"{key} and external.resource.usage need each other")
+        if any(not topic or not resource for topic, resource in pairs):
+            yield Finding(key, given, "Expected topic:resource")
+            return
+        topics = [topic for topic, _ in pairs]
+        if len(set(topics)) < len(topics):
+            yield Finding(key, given, "A topic goes to one resource, and one is named twice")
+        for _, resource in pairs:
+            fault = fault_of(resource, is_alias=self.external_resource_usage.startswith("ALIAS"))
+            if fault is not None:
+                yield Finding(key, given, f"Servers have no such resource: the name '{resource}' {fault}")
+
+    def _part_findings(self) -> Iterator[Finding]:
+        for part, text in (("dataset", self.data_stream_dataset), ("namespace", self.data_stream_namespace)):
+            fault = signs_of(text, more="-")
+            if len(text) > PART_CHARACTERS_MAX:
+                fault = f"has {len(text)} characters, and {PART_CHARACTERS_MAX} are the most"
+            if fault is not None:
+                yield Finding(f"data.stream.{part}", text, f"A part of a data stream's name that {fault}")
+
     def _stream_findings(self) -> Iterator[Finding]:
-        mapping = self.topic_to_external_resource_mapping
-        if self.has_resources is not bool(mapping):
-            message = "topic.to.external.resource.mapping and external.resource.usage need each other"
-            yield Finding("topic.to.external.resource.mapping", ",".join(mapping) or None, message)
-        if any(not topic or not resource for topic, _, resource in (each.rpartition(":") for each in mapping)):
-            yield Finding("topic.to.external.resource.mapping", ",".join(mapping), "Expected topic:resource")
+        yield from self._part_findings()
         found = unknown_names(self.data_stream_namespace)
         if found:
             yield Finding("data.stream.namespace", self.data_stream_namespace, found)
+        if self.data_stream_timestamp_field and not self.is_data_stream:
+            text = ",".join(self.data_stream_timestamp_field)
+            yield Finding("data.stream.timestamp.field", text, "Only documents of data streams have @timestamp")
         if self.data_stream_type != "NONE" and self.has_resources:
             yield Finding("data.stream.type", self.data_stream_type, "Cannot be used with external.resource.usage")
         if (self.data_stream_type != "NONE") is not bool(self.data_stream_dataset):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -10,74 +10,62 @@ from urllib.parse import quote
 
 import msgspec
 
-from fetchers.sdk import Fatal, HttpResponse, Retriable
-from service.sinks.elasticsearch.config import NAMESPACE_CHARACTERS_MAX, ElasticsearchSinkConfig
-from service.sinks.schemas import DATE, DECIMAL, TIME, TIMESTAMP, Kind, Schema
+from fetchers.sdk import AnswerRule, Fatal, HttpResponse, Retriable, StatusTable, StatusVerdict
+from service.domain.errors import TargetFull
+from service.sinks.batch import Form
+from service.sinks.elasticsearch.bulk import BLOCKED_TYPES, DISK_FULL, FULL_WAIT_SECONDS, item_of
+from service.sinks.elasticsearch.config import ElasticsearchSinkConfig
+from service.sinks.elasticsearch.mapping import properties_of
+from service.sinks.elasticsearch.names import NAME_BYTES_MAX, PART_CHARACTERS_MAX, fault_of
+from service.sinks.schemas import Schema
 
-NAME_CHARACTERS_MAX = 255
-_TYPES = {
-    Kind.INT8: "byte",
-    Kind.INT16: "short",
-    Kind.INT32: "integer",
-    Kind.INT64: "long",
-    Kind.FLOAT32: "float",
-    Kind.FLOAT64: "double",
-    Kind.BOOLEAN: "boolean",
-    Kind.BYTES: "binary",
-}
+INDICES_MAX = 1000
+"""Indices of which is known that they are there; the one that was written to longest ago is asked for anew."""
+SCHEMAS_MAX = 16
+"""Of one index; those of records that take turns."""
 _NOT_FOUND, _BAD = 404, 400
-_NO_NAME = re.compile(r"[*?,<>]")
-"""Signs that no name has (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/indices-create-index.html) and
-that make of it a pattern, a list or a date: asked for it, the server says that it is there."""
+BLOCKED_STATUSES = frozenset({403, 429})
+INDEX_STATUSES = StatusTable(
+    rules=[AnswerRule(StatusVerdict.ACCEPT, BLOCKED_STATUSES, path="error.type", text=kind) for kind in BLOCKED_TYPES]
+).with_verdict(StatusVerdict.ACCEPT, (_BAD, _NOT_FOUND))
+"""What comes as an answer to a question about an index."""
+MEND_ACCESS = (
+    "open the index, lift its block, or give the user of connection.username the right to write; then restart the task"
+)
 _EXISTS = ("resource_already_exists_exception", "already exists")
 
 
-def index_name(topic: str) -> str:
-    """A topic's index: what servers forbid in names is changed as Confluent's connector does."""
-    name = topic.lower()[:NAME_CHARACTERS_MAX]
-    if name[:1] in {"-", "_"}:
-        name = name[1:]
-    return {".": "dot", "..": "dotdot"}.get(name, name)
-
-
 def target_of(topic: str, config: ElasticsearchSinkConfig) -> str:
-    """The index, data stream or alias of a topic. Raises Fatal for a topic that has no resource."""
+    """The index, data stream or alias of a topic. Raises Fatal for a topic that has none."""
     if config.has_resources:
         resource = config.resources().get(topic)
         if resource is None:
             message = f"topic.to.external.resource.mapping names no resource for topic '{topic}'"
             raise Fatal(message)
         return resource
-    if config.data_stream_type != "NONE":
-        namespace = config.data_stream_namespace.replace("${topic}", topic).lower()[:NAMESPACE_CHARACTERS_MAX]
-        return f"{config.data_stream_type}-{config.data_stream_dataset}-{namespace}".lower()
-    return index_name(topic)
+    name = _stream_name(topic, config) if config.is_data_stream else _index_name(topic)
+    fault = fault_of(name)
+    if fault is not None:
+        kind = "data stream" if config.is_data_stream else "index"
+        message = (
+            f"topic '{topic}' has no {kind}: the name '{name}' {fault}. Give the topic another name on its way, as by "
+            "RegexRouter, or name an existing resource: topic.to.external.resource.mapping"
+        )
+        raise Fatal(message)
+    return name
 
 
-def properties_of(schema: Schema) -> dict[str, Any]:
-    """The mapping of a struct's fields."""
-    return {name: _mapping(child) for name, child in schema.fields.items()}
+def _index_name(topic: str) -> str:
+    """As Confluent's connector changes the name of a topic."""
+    name = topic.lower()[:NAME_BYTES_MAX]
+    if name[:1] in {"-", "_"}:
+        name = name[1:]
+    return name.replace(".", "dot") if name in {".", ".."} else name
 
 
-def _mapping(schema: Schema) -> dict[str, Any]:
-    if schema.name in {DATE, TIME, TIMESTAMP}:
-        return {"type": "date"}
-    if schema.name == DECIMAL:
-        return _with_default({"type": "double"}, schema)
-    if schema.kind is Kind.ARRAY and schema.values is not None:
-        return _mapping(schema.values)
-    if schema.kind in {Kind.STRUCT, Kind.MAP}:
-        return {"properties": properties_of(schema)} if schema.fields else {"type": "object"}
-    if schema.kind is Kind.STRING:
-        # Text has no null_value, so its keyword has none either: a default is written into the document.
-        return {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
-    return _with_default({"type": _TYPES[schema.kind]}, schema)
-
-
-def _with_default(mapping: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    if schema.default is None or schema.kind is Kind.BYTES:
-        return mapping
-    return {**mapping, "null_value": schema.default}
+def _stream_name(topic: str, config: ElasticsearchSinkConfig) -> str:
+    namespace = config.data_stream_namespace.replace("${topic}", topic).lower()[:PART_CHARACTERS_MAX]
+    return f"{config.data_stream_type}-{config.data_stream_dataset}-{namespace}".lower()
 
 
 class _Mappings(msgspec.Struct):
@@ -92,38 +80,45 @@ _MAPPINGS = msgspec.json.Decoder(dict[str, _Mapped])
 
 
 class Ask(Protocol):
-    """One request to the server; 400 and 404 are answers."""
+    """One request to the server; see ``INDEX_STATUSES`` for what is an answer."""
 
     async def __call__(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> HttpResponse:
         """Raises Retriable, Fatal."""
 
 
 @dataclass(slots=True)
+class _Known:
+    """What the server has said of an index that is there."""
+
+    fields: set[str] | None = None
+    """That its mapping has, at its top; None: not asked yet."""
+    schemas: deque[Schema] = field(default_factory=lambda: deque(maxlen=SCHEMAS_MAX))
+    """Whose fields it all has; the same object comes again with each batch of the same schema."""
+
+
+@dataclass(slots=True)
 class Indices:
-    """What is known to be there, so that it is asked for once."""
+    """What is known to be there, so that it is asked for once; of the indices that were written to last."""
 
     config: ElasticsearchSinkConfig
     ask: Ask
-    _present: set[str] = field(default_factory=set)
-    _mapped: dict[str, set[str]] = field(default_factory=dict)
-    """Fields that the mapping of an index has, at its top."""
-    _seen: set[tuple[str, int]] = field(default_factory=set)
+    _known: OrderedDict[str, _Known] = field(default_factory=OrderedDict)
 
     def forget(self, name: str) -> None:
         """The server says that it is gone."""
-        self._present.discard(name)
-        self._mapped.pop(name, None)
-        self._seen = {each for each in self._seen if each[0] != name}
+        self._known.pop(name, None)
 
     async def ensure(self, name: str) -> None:
         """Make it where it is missing. Raises Fatal where that is forbidden, or not ours to do; Retriable."""
-        if name in self._present:
+        if name in self._known:
+            self._known.move_to_end(name)
             return
-        if _NO_NAME.search(name):
-            message = f"index '{name}' cannot be made: a name has none of * ? , < >"
-            raise Fatal(message)
         path = f"/{quote(name, safe='')}"
-        if (await self.ask("HEAD", path)).status == _NOT_FOUND:
+        status = (await self.ask("HEAD", path)).status
+        if status == _BAD:
+            message = f"'{name}' is no name of an index, the server says (status {status})"
+            raise Fatal(message)
+        if status == _NOT_FOUND:
             if self.config.has_resources:
                 message = f"'{name}' does not exist, and external.resource.usage says that it does: make it first"
                 raise Fatal(message)
@@ -131,7 +126,9 @@ class Indices:
                 await self._make_stream(name)
             else:
                 self._demand(await self.ask("PUT", path, {}), f"index '{name}' cannot be made")
-        self._present.add(name)
+        self._known[name] = _Known()
+        if len(self._known) > INDICES_MAX:
+            self._known.popitem(last=False)
 
     async def _make_stream(self, name: str) -> None:
         """A stream needs a template; where the server has none for such a name we bring one for this stream alone."""
@@ -145,30 +142,39 @@ class Indices:
         self._demand(answer, f"data stream '{name}' cannot be made")
 
     def _demand(self, answer: HttpResponse, doing: str) -> None:
-        """Another task may have been first. Raises Fatal with the server's reason."""
+        """Another task may have been first. Raises TargetFull, and Fatal with the server's reason."""
+        if answer.status in BLOCKED_STATUSES:
+            item = item_of(answer)
+            if item.is_disk_full:
+                message = f"{doing}: {DISK_FULL.format(reason=item.reason, seconds=FULL_WAIT_SECONDS)}"
+                raise TargetFull(message, wait_seconds=FULL_WAIT_SECONDS)
+            message = f"{doing}: {item.reason}: {MEND_ACCESS}"
+            raise Fatal(message)
         text = answer.body.decode(errors="replace")
         if answer.status in {_BAD, _NOT_FOUND} and not any(each in text for each in _EXISTS):
             message = f"{doing}: {text[:300]}"
             raise Fatal(message)
 
-    async def map(self, name: str, schema: Schema | None) -> bool:
-        """Add the fields of a schema that the index has no mapping of; what is mapped stays as it is.
+    async def map(self, name: str, schema: Schema | None, form: Form) -> bool:
+        """Add the fields of a schema that an index has no mapping of; what is mapped stays as it is. After ``ensure``.
 
-        False where there is no schema and the index has no mapping at all. Raises Fatal where the server refuses it.
+        False where there is no schema and the index has no mapping at all. Raises Fatal where the server refuses it;
+        Retriable.
         """
-        if schema is not None and (name, hash_of(schema)) in self._seen:
+        known = self._known[name]
+        if any(each is schema for each in known.schemas):
             return True
-        if name not in self._mapped:
-            self._mapped[name] = await self._fields(name)
+        if known.fields is None:
+            known.fields = await self._fields(name)
         if schema is None:
-            return bool(self._mapped[name])
-        wanted = properties_of(schema)
-        missing = {field: mapping for field, mapping in wanted.items() if field not in self._mapped[name]}
+            return bool(known.fields)
+        wanted = properties_of(schema, form, is_map_object=self.config.compact_map_entries)
+        missing = {field: mapping for field, mapping in wanted.items() if field not in known.fields}
         if missing:
             answer = await self.ask("PUT", f"/{quote(name, safe='')}/_mapping", {"properties": missing})
             self._demand(answer, f"the mapping of '{name}' cannot be made from the records' schema")
-            self._mapped[name] |= missing.keys()
-        self._seen.add((name, hash_of(schema)))
+            known.fields |= missing.keys()
+        known.schemas.append(schema)
         return True
 
     async def _fields(self, name: str) -> set[str]:
@@ -182,8 +188,3 @@ class Indices:
             message = f"the question for the mapping of '{name}' was not answered with a mapping"
             raise Retriable(message) from error
         return {field for each in found for field in each.mappings.properties}
-
-
-def hash_of(schema: Schema) -> int:
-    """Which schema it is: they are made once for each text, and kept."""
-    return id(schema)

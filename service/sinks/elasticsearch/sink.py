@@ -27,20 +27,17 @@ from service.sinks.contract import (
     SinkBatch,
     SinkConnector,
     SinkContext,
+    TargetFull,
 )
 from service.sinks.converters import in_thread
-from service.sinks.elasticsearch.bulk import Chunk, Item, Verdict, chunks, items_of
+from service.sinks.elasticsearch.bulk import DISK_FULL, FULL_WAIT_SECONDS, Chunk, Item, Verdict, chunks, items_of
 from service.sinks.elasticsearch.config import ElasticsearchSinkConfig
 from service.sinks.elasticsearch.documents import Lines, lines_of
-from service.sinks.elasticsearch.indices import Indices, target_of
+from service.sinks.elasticsearch.indices import INDEX_STATUSES, MEND_ACCESS, Indices, target_of
 from service.sinks.schemas import Schema, SchemaUnreadable, schema_of
 
 _BULK_STATUSES = StatusTable().with_verdict(StatusVerdict.ACCEPT, (413,))
-_INDEX_STATUSES = StatusTable().with_verdict(StatusVerdict.ACCEPT, (400, 404))
 _TOO_LARGE = 413
-_MEND_ACCESS = (
-    "open the index, lift its block, or give the user of connection.username the right to write; then restart the task"
-)
 _MADE_ANEW = (
     "partition {1} of topic {0} ends at offset {end}, and a record of offset {version} has written a document of the "
     "index: the topic was made anew, or keys have moved to another partition, and the index takes new records for old "
@@ -58,6 +55,8 @@ class _Left:
         self.reasons: list[str] = []
         self.wait_seconds: float | None = None
         self.is_limited = False
+        self.full: str | None = None
+        """What a person has to do before anything of it is taken."""
         self.failure: str | None = None
         """What fails the task, when everything else of the put is done."""
 
@@ -65,10 +64,18 @@ class _Left:
         self.rows.update(rows)
         self.reasons.append(reason)
 
+    def add_item(self, row: int, item: Item) -> None:
+        """A document that the server has no time or no room for."""
+        self.add([row], f"the server was too busy for some documents: {item.reason}")
+        if item.is_disk_full and self.full is None:
+            self.full = DISK_FULL.format(reason=item.reason, seconds=FULL_WAIT_SECONDS)
+
     def demand(self) -> None:
         """Raise what there is to be raised."""
         if self.failure is not None:
             raise Fatal(self.failure)
+        if self.full is not None:
+            raise TargetFull(self.full, wait_seconds=FULL_WAIT_SECONDS, rows=self.rows)
         if self.rows:
             kind = RateLimited if self.is_limited else Retriable
             raise kind(self.reasons[0], wait_seconds=self.wait_seconds, rows=self.rows)
@@ -122,7 +129,7 @@ class ElasticsearchSink(SinkConnector[ElasticsearchSinkConfig]):
                 await self._indices.ensure(name)
                 is_ignored = self.config.schema_ignore or topic in self.config.topic_schema_ignore
                 if not is_ignored and not self.config.is_data_stream and not self.config.has_resources:
-                    is_mapped = await self._indices.map(name, _schema(batch))
+                    is_mapped = await self._indices.map(name, _schema(batch), batch.value.form)
                     unmapped |= set() if is_mapped else {topic}
         return unmapped
 
@@ -173,14 +180,14 @@ class ElasticsearchSink(SinkConnector[ElasticsearchSinkConfig]):
             match item.verdict(is_versioned=config.write_method == "INSERT"):
                 case Verdict.DONE:
                     continue
-                case Verdict.RETRIED:
-                    left.add([row], f"the server was too busy for some documents: {item.reason}")
+                case Verdict.RETRIED | Verdict.FULL:
+                    left.add_item(row, item)
                 case Verdict.INDEX_MISSING:
                     self._indices.forget(target_of(batch.records.column("topic")[row].as_py(), config))
                     left.add([row], item.reason)
                 case Verdict.CLOSED:
                     name = target_of(batch.records.column("topic")[row].as_py(), config)
-                    left.failure = f"'{name}' takes no documents: {item.reason}: {_MEND_ACCESS}"
+                    left.failure = f"'{name}' takes no documents: {item.reason}: {MEND_ACCESS}"
                 case Verdict.MALFORMED:
                     batch.refuse(row, RefusalReason.REFUSED_BY_TARGET, f"Indexing failed: {item.reason}")
                     self._fail_if_asked(left)
@@ -218,10 +225,10 @@ class ElasticsearchSink(SinkConnector[ElasticsearchSinkConfig]):
             left.failure = left.failure or _REFUSED
 
     async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> HttpResponse:
-        """A request about indices; 400 and 404 are answers."""
+        """A request about indices."""
         encoded = None if body is None else json.dumps(body).encode()
         headers = {} if encoded is None else {"Content-Type": "application/json"}
-        return await self._request(method, path, headers=headers, body=encoded, statuses=_INDEX_STATUSES)
+        return await self._request(method, path, headers=headers, body=encoded, statuses=INDEX_STATUSES)
 
     async def _request(
         self, method: str, path: str, *, headers: Mapping[str, str], body: bytes | None, statuses: StatusTable

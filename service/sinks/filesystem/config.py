@@ -59,8 +59,17 @@ class FilesConfig(SinkConfig):
     """Folder of the files, below the URL."""
     logs_dir: Annotated[str, _BELOW, _STORAGE] = "logs"
     """Folder that says what is committed, below the URL. Removed, it is made anew by the names of the files."""
-    flush_size: Annotated[int, Field(ge=1), Key(group="Connector", importance=Importance.HIGH, example="1000")]
-    """Records of one partition of a topic after which its files are closed and committed."""
+    flush_size: Annotated[
+        int | None, Field(ge=1), Key(group="Connector", importance=Importance.HIGH, example="1000")
+    ] = None
+    """Records of one partition of a topic after which its files are closed and committed. This or ``flush.size.bytes``,
+    or both."""
+    flush_size_bytes: Annotated[int, Field(ge=-1), Key(group="Connector", example="134217728")] = -1
+    """Bytes of one file, counted before compression: the files of a partition of a topic are closed and committed when
+    one of them has so many, and before a record that would make it larger. A record of more bytes is a file by itself.
+    In JSON and text lines count with their ends, in other formats values as Arrow lays them out, without what a format
+    adds. The name is that of Microsoft's sink for Azure Data Explorer; Confluent's sinks to files have no such key.
+    -1: never."""
     rotate_interval_ms: Annotated[int, Field(ge=-1), _WRITING] = -1
     """Milliseconds between the times of a partition's first record and of the record before which its files are closed
     and committed; which times these are says ``timestamp.extractor``. -1: never."""
@@ -217,6 +226,9 @@ class FilesConfig(SinkConfig):
                 yield Finding(name.replace("_", "."), folder, "Expected a folder below the URL, such as 'topics'")
         if (self.aws_access_key_id is None) is not (self.aws_secret_access_key is None):
             yield Finding("aws.access.key.id", self.aws_access_key_id, "An access key and its secret go together")
+        if self.flush_size is None and self.flush_size_bytes <= 0:
+            message = 'Missing required configuration "flush.size" which has no default value: or give flush.size.bytes'
+            yield Finding("flush.size", None, message)
         yield from self._time_findings()
         if self.partitioner == "Field" and not self.partition_field_name:
             yield Finding("partition.field.name", None, "FieldPartitioner needs the names of fields")

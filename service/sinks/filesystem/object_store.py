@@ -55,7 +55,7 @@ _MENDS = {
     "301": "the bucket is in another region: correct s3.region",
     "KMS.DisabledException": "the bucket's key is disabled: enable it",
     "QuotaExceeded": "its quota is used up: make room",
-    "EntityTooLarge": "an object is larger than the storage takes: lower flush.size",
+    "EntityTooLarge": "an object is larger than the storage takes: lower flush.size, or set flush.size.bytes",
     "NotImplemented": "it does not know conditional puts (If-None-Match), without which no record is written once",
 }
 """What a person must do about errors that waiting does not mend."""

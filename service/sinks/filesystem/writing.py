@@ -1,7 +1,7 @@
 """The files of one Kafka partition between two commits: gathered, written, closed and committed together.
 
-Where files end follows from the records alone (their number, their times, their schemas), so that records that come
-again make the same files. Only the two keys that go by the clock are another matter.
+Where files end follows from the records alone (their number, their bytes, their times, their schemas), so that records
+that come again make the same files. Only the two keys that go by the clock are another matter.
 
 Rows wait in ``gathering``. Those of a folder that has many of them go to its temporary file before the commit; the
 files of the others are written one after another at the commit.
@@ -9,6 +9,7 @@ files of the others are written one after another at the commit.
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,6 +28,7 @@ from service.sinks.filesystem.folders import Placed
 from service.sinks.filesystem.formats import FormatWriter, writer_of
 from service.sinks.filesystem.gathering import Gathered
 from service.sinks.filesystem.hive import HiveStatements
+from service.sinks.filesystem.sizes import Sizes, rows_within, sizes_of
 from service.sinks.filesystem.stores import Store
 from service.sinks.shapes import NO_SHAPE, Shape, shape_from
 
@@ -65,6 +67,8 @@ class _OpenFile:
     """Offset of the first record."""
     end: int
     """Offset of the last."""
+    size_bytes: int = 0
+    """As they count for ``flush.size.bytes``; 0 where that is not given."""
     writing: _Writing | None = None
     """None as long as all of its rows are gathered."""
     is_waiting: bool = False
@@ -90,6 +94,8 @@ class PartitionFiles:
     """The offset before which all is in files that are committed."""
     records: int = 0
     """In open files."""
+    is_full: bool = False
+    """Whether one of the open files takes no more bytes."""
     taken_at: Moment = Moment(0, 0)
     """When records came last."""
     begun_at_ms: int = 0
@@ -183,20 +189,25 @@ class PartitionFiles:
         if shape != self.shape:
             self.commit()
         self.shape = shape
+        sizes = sizes_of(values, self.config.format) if self.config.flush_size_bytes > 0 else None
         begin = 0
         while begin < len(offsets):
-            end = self._room(begin, placed)
+            end = self._room(begin, placed, sizes)
             if end > begin:
-                self._add(values, offsets, placed, begin=begin, end=end)
-            if end < len(offsets) or self.records >= self.config.flush_size:
+                self._add(values, offsets, placed, sizes, begin=begin, end=end)
+            if end < len(offsets) or self.records >= self._records_max or self.is_full:
                 self.commit()
             begin = end
         if self._gathered.held_bytes > self.config.buffer_bytes:
             self._spill()
 
-    def _room(self, begin: int, placed: Placed) -> int:
+    @property
+    def _records_max(self) -> int:
+        return self.config.flush_size or sys.maxsize
+
+    def _room(self, begin: int, placed: Placed, sizes: Sizes | None) -> int:
         """The row before which the files are full; ``begin`` where they are already."""
-        end = min(len(placed.codes), begin + self.config.flush_size - self.records)
+        end = min(len(placed.codes), begin + self._records_max - self.records)
         times = placed.times_ms
         if times is not None and self.config.rotate_interval_ms > 0:
             first = self._first_time_ms if self._first_time_ms is not None else int(times[begin])
@@ -204,6 +215,10 @@ class PartitionFiles:
             end = begin + int(np.argmax(is_late)) if is_late.any() else end
         if len(self._files) + len(placed.names) > FOLDERS_MAX:
             end = self._before_folders(placed, begin, end)
+        if sizes is not None:
+            held = np.array([self._files[each].size_bytes if each in self._files else 0 for each in placed.names])
+            limit = self.config.flush_size_bytes
+            end = begin + rows_within(limit, sizes[begin:end], folders=placed.codes[begin:end], held=held)
         return end
 
     def _before_folders(self, placed: Placed, begin: int, end: int) -> int:
@@ -214,7 +229,16 @@ class PartitionFiles:
         left = FOLDERS_MAX - len(self._files)
         return begin + new[left] if len(new) > left else end
 
-    def _add(self, values: Any, offsets: npt.NDArray[np.int64], placed: Placed, *, begin: int, end: int) -> None:
+    def _add(
+        self,
+        values: Any,
+        offsets: npt.NDArray[np.int64],
+        placed: Placed,
+        sizes: Sizes | None,
+        *,
+        begin: int,
+        end: int,
+    ) -> None:
         if placed.times_ms is not None:
             time_ms = int(placed.times_ms[begin])
             # A clock that is set back would hold the files open until it is where it was.
@@ -225,11 +249,15 @@ class PartitionFiles:
         # Later values replace earlier ones: for each folder the last offset, and, backwards, the first.
         firsts, lasts = np.full(len(placed.names), -1, np.int64), np.full(len(placed.names), -1, np.int64)
         firsts[codes[::-1]], lasts[codes] = own[::-1], own
-        numbers = np.zeros(len(placed.names), np.int64)
+        numbers, added = np.zeros((2, len(placed.names)), np.int64)
+        if sizes is not None:
+            np.add.at(added, codes, sizes[begin:end])
         for code in np.flatnonzero(lasts >= 0).tolist():
             first, last = int(firsts[code]), int(lasts[code])
             file = self._files.setdefault(placed.names[code], _OpenFile(len(self._files), first, last))
             file.end, numbers[code] = last, file.number
+            file.size_bytes += int(added[code])
+            self.is_full |= 0 < self.config.flush_size_bytes <= file.size_bytes
         self._gathered.add(values.slice(begin, end - begin), numbers[codes])
         if not self.records:
             self.begun_at_ms = self.taken_at.ms
@@ -283,7 +311,7 @@ class PartitionFiles:
         if self._hive is not None:
             self._hive.tell(self._files, self.shape)
         # From here on the files are the log's: an error does not tell whether they are committed.
-        self._files, self.records, self._first_time_ms = {}, 0, None
+        self._files, self.records, self.is_full, self._first_time_ms = {}, 0, False, None
         self._gathered.clear()
         self._log.commit(self._last_offset + 1, list(moves.values()), self.shape.text())
         self.committed = self._last_offset + 1

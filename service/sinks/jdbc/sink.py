@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -56,6 +57,8 @@ T = TypeVar("T")
 _CODE = re.compile(r" \(\w+\)$")
 _SAVEPOINT = "headrace_rows"
 _STOP_SECONDS_MAX = 0.5
+TARGETS_MAX = 500
+"""Tables that are kept in mind between puts; another one is looked at anew when it is written to."""
 
 
 @dataclass(slots=True)
@@ -80,7 +83,8 @@ class JdbcSink(SinkConnector[JdbcSinkConfig]):
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sink-jdbc")
         self._database: Database | None = None
         self._offsets: OffsetsTable | None = None
-        self._targets: dict[str, Target] = {}
+        self._targets: OrderedDict[str, Target] = OrderedDict()
+        """Tables as they are, those that were written to last at the end."""
         self._request_flush: Callable[[], None] = lambda: None
 
     def findings(self) -> Sequence[Finding]:
@@ -222,6 +226,8 @@ class JdbcSink(SinkConnector[JdbcSinkConfig]):
             offsets.advance(batch, known, {row for row, _, _ in written.refusals})
 
         self._transaction(write)
+        while len(self._targets) > TARGETS_MAX:  # not before: those of this batch are all needed
+            self._targets.popitem(last=False)
 
     def _by_table(self, batch: SinkBatch, rows: Rows) -> Iterator[tuple[str, Rows]]:
         topics: Any = batch.records.column("topic").combine_chunks().take(rows.numbers)
@@ -273,6 +279,7 @@ class JdbcSink(SinkConnector[JdbcSinkConfig]):
                 f"column {left[0]} of {name} takes no null, has no default, and no field of the records is of it"
             )
         self._targets[name] = target
+        self._targets.move_to_end(name)
         database.prepare(rows, target)
 
     @staticmethod

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from fetchers.sdk import Fatal, RateLimited, Retriable
+from service.sinks.contract import TargetFull
 from service.sinks.converters import EnvelopeReader
 from service.sinks.elasticsearch.config import ElasticsearchSinkConfig
-from tests.fake_search import FakeSearch
+from tests.fake_search import FakeSearch, Index
 from tests.search_suite import Search, SearchSuite, enveloped, started
 
 
@@ -113,31 +117,44 @@ async def test_the_next_address_is_asked_when_one_does_not_answer(search: Search
 
 async def test_login_and_no_secret_in_messages(search: Search, fake: FakeSearch) -> None:
     """Basic, as the server wants it."""
-    fake.user = "writer"
+    fake.login = "writer:hush-hush"
     async with started(search, connection__username="writer", connection__password="hush-hush") as sink:
         await sink.put(records(1))
-    async with started(search) as sink:
-        with pytest.raises(Fatal, match="401"):
-            await sink.put(records(1))
+    for keys in ({}, {"connection__username": "writer", "connection__password": "hush-hushed"}):
+        async with started(search, **keys) as sink:
+            with pytest.raises(Fatal, match="401") as refused:
+                await sink.put(records(1))
+            assert "hush" not in str(refused.value)
+
+
+BLOCKED, UNMADE = "cluster_block_exception", "index_create_block_exception"
+READ_ONLY = "index [orders] blocked by: [FORBIDDEN/5/index read-only (api)];"
+FULL = "index [orders] blocked by: [TOO_MANY_REQUESTS/12/disk usage exceeded flood-stage watermark, index has \
+read-only-allow-delete block];"
+FULL_BEFORE_7_7 = "index [orders] blocked by: [FORBIDDEN/12/index read-only / allow delete (api)];"
+NO_NEW = "blocked by: [FORBIDDEN/10/cluster create-index blocked (api)];"
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"),
+    ("status", "kind", "reason"),
     [
-        (403, "cluster_block_exception"),
-        (403, "security_exception"),
-        (401, "whatever"),
-        (400, "index_closed_exception"),
+        (403, BLOCKED, READ_ONLY),
+        (403, BLOCKED, "index [orders] blocked by: [FORBIDDEN/8/index write (api)];"),
+        (403, BLOCKED, FULL_BEFORE_7_7 + "[FORBIDDEN/8/index write (api)];"),
+        (403, "security_exception", "no permissions for [indices:data/write/bulk[s]]"),
+        (401, "whatever", "who are you?"),
+        (400, "index_closed_exception", "closed"),
     ],
 )
 async def test_an_index_that_takes_nothing_refuses_no_record(
-    search: Search, fake: FakeSearch, status: int, kind: str
+    search: Search, fake: FakeSearch, *, status: int, kind: str, reason: str
 ) -> None:
     """The task fails and says what to do; only what is bad by itself is refused, or all would be dead letters."""
     async with started(search, behavior__on__malformed__documents="FAIL") as sink:
         await sink.put(records(1))
-        fake.closed[search.topic] = (status, kind)
-        with pytest.raises(Fatal, match=rf"'{search.topic}' takes no documents: {kind}: .*blocked.*restart the task"):
+        fake.closed[search.topic] = (status, kind, reason)
+        told = rf"'{search.topic}' takes no documents: {kind}: {re.escape(reason)}: .*restart the task"
+        with pytest.raises(Fatal, match=told):
             await sink.put(records(3))
         assert not sink.refused
         fake.closed.clear()
@@ -145,15 +162,68 @@ async def test_an_index_that_takes_nothing_refuses_no_record(
         assert not sink.refused
 
 
-async def test_an_index_on_a_full_disk_comes_again(search: Search, fake: FakeSearch) -> None:
-    """The block of a disk that is too full is answered with 429, and goes by itself."""
+@pytest.mark.parametrize(("status", "reason"), [(429, FULL), (403, FULL_BEFORE_7_7)])
+async def test_an_index_on_a_full_disk_comes_again(search: Search, fake: FakeSearch, status: int, reason: str) -> None:
+    """The server lifts its block by itself when there is room: what to do is told, and the put is not given up."""
     async with started(search) as sink:
         await sink.put(records(1))
-        fake.closed[search.topic] = (429, "cluster_block_exception")
-        with pytest.raises(Retriable) as busy:
+        fake.closed[search.topic] = (status, BLOCKED, reason)
+        with pytest.raises(TargetFull, match=rf"disk .* too full: {BLOCKED}: {re.escape(reason)} Make room") as full:
             await sink.put(records(3))
-        assert busy.value.rows == {0, 1, 2}
+        assert full.value.rows == {0, 1, 2}
+        assert full.value.wait_seconds == 30
         assert not sink.refused
+        fake.closed.clear()
+        await sink.put(records(3))
+        assert not sink.refused
+    assert len(fake.indices[search.topic].documents) == 3
+
+
+@pytest.mark.parametrize("status", [403, 429])
+async def test_a_mapping_on_a_full_disk_comes_again(search: Search, fake: FakeSearch, status: int) -> None:
+    """As documents do; where a person has blocked the index the task fails."""
+    fake.indices[search.topic] = Index()
+    fake.closed[search.topic] = (status, BLOCKED, FULL)
+    async with started(search, schema__ignore="false") as sink:
+        with pytest.raises(TargetFull, match=r"the mapping of .* cannot be made .* Make room"):
+            await sink.put([("a", enveloped({"username": "gwen"}))], values=EnvelopeReader())
+        fake.closed[search.topic] = (status, BLOCKED, READ_ONLY)
+        with pytest.raises(Fatal, match=r"the mapping of .* cannot be made .* lift its block"):
+            await sink.put([("a", enveloped({"username": "gwen"}))], values=EnvelopeReader())
+        fake.closed.clear()
+        await sink.put([("a", enveloped({"username": "gwen"}))], values=EnvelopeReader())
+        assert not sink.refused
+    assert len(fake.indices[search.topic].documents) == 1
+
+
+async def test_an_index_that_a_full_disk_keeps_from_being_made(search: Search, fake: FakeSearch) -> None:
+    """OpenSearch makes no index while the disks of all nodes are too full."""
+    fake.unmade = (403, UNMADE, NO_NEW)
+    async with started(search) as sink:
+        with pytest.raises(TargetFull, match=rf"index '{search.topic}' cannot be made: .*{UNMADE}.* Make room"):
+            await sink.put(records(2))
+        fake.unmade = None
+        await sink.put(records(2))
+        assert not sink.refused
+    assert len(fake.indices[search.topic].documents) == 2
+
+
+async def test_busy_items_beside_a_full_disk(search: Search, fake: FakeSearch) -> None:
+    """Both come again, as what the disk asks for."""
+    fake.busy_ids = {"1": 1}
+    async with started(search, external__resource__usage="INDEX", **TWO_INDICES) as sink:
+        fake.indices |= {"one": Index(), "two": Index()}
+        fake.closed["two"] = (429, BLOCKED, FULL)
+        batch = await sink.batch(records(4))
+        topics = pa.array(["a", "a", "a", "b"])
+        batch = replace(batch, records=batch.records.set_column(0, "topic", topics))
+        with pytest.raises(TargetFull) as full:
+            await sink.sink.put(batch)
+        assert full.value.rows == {1, 3}
+    assert fake.indices["one"].documents.keys() == {"0", "2"}
+
+
+TWO_INDICES = {"topic__to__external__resource__mapping": "a:one,b:two"}
 
 
 @pytest.mark.parametrize("page", ["<html>Sign in</html>", "[]", '{"orders": 5}', '{"orders": {"mappings": []}}'])

@@ -63,7 +63,7 @@ async def context_fixture() -> AsyncIterator[FakeContext]:
 
 async def test_an_unknown_certificate_is_fatal(context: FakeContext, url: str) -> None:
     """No credentials go to a server that nobody vouches for, and waiting does not mend it."""
-    with pytest.raises(Fatal, match="certificate of the source is not trusted"):
+    with pytest.raises(Fatal, match="certificate of the server is not trusted"):
         await context.http.request("GET", url)
 
 
@@ -97,7 +97,7 @@ async def test_a_websocket_trusts_whom_the_config_names_and_nobody_else(
 ) -> None:
     """As every request does."""
     address = url.replace("https", "wss")
-    with pytest.raises(Fatal, match="certificate of the source is not trusted"):
+    with pytest.raises(Fatal, match="certificate of the server is not trusted"):
         async with context.http.websocket(address, message_bytes_max=100):
             pass
     trusted = TlsSettings(ca_file=str(certificate))

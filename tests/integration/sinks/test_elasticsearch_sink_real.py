@@ -10,12 +10,14 @@ import pytest
 from fetchers.sdk import Retriable
 from service.embedded.running import Running
 from service.embedded.server import EmbeddedServer
-from service.sinks.contract import SinkBatch
-from tests.search_suite import Search, SearchSuite, Sink, started
+from service.sinks.contract import SinkBatch, TargetFull
+from service.sinks.converters import EnvelopeReader
+from tests.search_suite import LOGIN, Search, SearchSuite, Sink, enveloped, started
 
 pytestmark = pytest.mark.integration
 BATCH = 50
 LOOK_SECONDS = 0.05
+BLOCK = "index.blocks.read_only_allow_delete"
 SUMS = {"n": {"stats": {"field": "n"}}}
 
 
@@ -40,6 +42,37 @@ class TestOpenSearch(SearchSuite):
             assert "failed to parse field [at] of type [date]" in sink.refused[2]
         found = sorted(each["at"] for each in (await search.documents()).values())
         assert found == [-(2**62), 1, 2, 2**63 - 1]
+
+    async def test_maps_as_lists_are_mapped_as_lists(self, search: Search) -> None:
+        """So that the values of all keys are one field, of its own type."""
+        values = {"type": "int64", "name": "org.apache.kafka.connect.data.Timestamp"}
+        field = {"field": "m", "type": "map", "keys": {"type": "string"}, "values": values}
+        document = {"schema": {"type": "struct", "fields": [field]}, "payload": {"m": {"sent": 1_476_423_962_000}}}
+        async with started(search, schema__ignore="false", compact__map__entries="false") as sink:
+            await sink.put([("a", document)], values=EnvelopeReader())
+            assert not sink.refused
+        properties = (await search.mapping())["m"]["properties"]
+        assert {name: each["type"] for name, each in properties.items()} == {"key": "text", "value": "date"}
+        assert await search.documents() == {"a": {"m": [{"key": "sent", "value": 1_476_423_962_000}]}}
+
+    async def test_a_disk_that_is_too_full(self, search: Search) -> None:
+        """The block that the server sets at its flood stage: documents and mappings wait, and go on without it."""
+        async with started(search, schema__ignore="false") as sink:
+            await sink.put([("a", enveloped({"tries": 1}))], values=EnvelopeReader())
+            await search.ask("PUT", f"/{search.topic}/_settings", {BLOCK: True})
+            with pytest.raises(TargetFull, match=r"a disk of the server is too full: .*Make room on it") as full:
+                await sink.put([("b", enveloped({"tries": 2})), ("a", enveloped({}))], begin=1, values=EnvelopeReader())
+            assert full.value.rows == {0, 1}
+        async with started(search, schema__ignore="false") as sink:
+            extended = enveloped({"tries": 2, "more": 3})
+            more = {"type": "int32", "optional": True, "field": "more"}
+            extended["schema"] = {**LOGIN, "fields": [*LOGIN["fields"], more]}  # type: ignore[misc]
+            with pytest.raises(TargetFull, match=r"the mapping of .* cannot be made .*Make room on it"):
+                await sink.put([("b", extended)], begin=1, values=EnvelopeReader())
+            await search.ask("PUT", f"/{search.topic}/_settings", {BLOCK: None})
+            await sink.put([("b", extended)], begin=1, values=EnvelopeReader())
+            assert not sink.refused
+        assert {name: source["tries"] for name, source in (await search.documents()).items()} == {"a": 1, "b": 2}
 
 
 async def put_as_the_worker_does(sink: Sink, batch: SinkBatch) -> int:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from fetchers.sdk import Offset, Page
 from fetchers.sdk import rows as forms
 from fetchers.sdk.testing import FakeContext
-from fetchers.toolkit.change_events import CREATE, DELETE, READ, UPDATE, ChangeForm, Changes, ChangeTable
+from fetchers.toolkit.change_events import Changes, ChangeTable
+from fetchers.toolkit.change_form import CREATE, DELETE, READ, UPDATE, ChangeForm
 from fetchers.toolkit.table_reading import Progress, Stretch, TableReading
 
 KEYS, STRETCH_ROWS = 8, 2

@@ -353,3 +353,35 @@ def test_what_would_be_written_otherwise_is_refused(sink: str, key: str, value: 
 def test_a_foreign_key_that_changes_nothing_is_taken(sink: str, key: str, value: str) -> None:
     """With what is its default there."""
     assert found(sink, key, value) == {}
+
+
+BYTES, STRING, JSON = (
+    f"org.apache.kafka.connect.{name}"
+    for name in ("converters.ByteArrayConverter", "storage.StringConverter", "json.JsonConverter")
+)
+
+
+@pytest.mark.parametrize(
+    ("sink", "converter", "told"),
+    [
+        ("IcebergSink", STRING, "IcebergSink takes values of these forms: json, record;"),
+        ("ElasticsearchSink", BYTES, "ElasticsearchSink takes values of these forms: json, record;"),
+        ("JdbcSink", STRING, "JdbcSink takes values of these forms: json, record;"),
+        ("HttpSink", BYTES, "HttpSink takes values of these forms: json, record, text;"),
+        ("IcebergSink", JSON, ""),
+        ("HttpSink", STRING, ""),
+        ("HdfsSinkConnector", BYTES, ""),
+        ("S3Sink", STRING, ""),
+    ],
+)
+def test_what_a_converter_makes_is_taken_by_the_sink(sink: str, converter: str, told: str) -> None:
+    """Told before it runs, at the converter's key, unless a transformation may make another form of it."""
+    text = found(sink, "value.converter", converter).get("value.converter", "")
+    assert text.startswith(told)
+    assert bool(text) is bool(told)
+    hoist = {
+        "transforms": "h",
+        "transforms.h.type": "org.apache.kafka.connect.transforms.HoistField$Value",
+        "transforms.h.field": "line",
+    }
+    assert "value.converter" not in found(sink, "value.converter", converter, **hoist)

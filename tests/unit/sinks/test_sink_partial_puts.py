@@ -11,7 +11,7 @@ from fetchers.sdk import BackOff, Fatal, Retriable
 from metrics.events import RetryScheduled
 from service.kafka.errors import DeliveryRetriable
 from service.pipeline.memory import MemoryBudget
-from service.sinks.contract import Form, PutLimits, SinkBatch, ValueType
+from service.sinks.contract import Form, PutLimits, SinkBatch, TargetFull, ValueType
 from service.sinks.dead_letters import DeadLetterRules
 from tests.unit.sinks.fake_library import HERE, FakeGroup, polled
 from tests.unit.sinks.fakes import World, numbers, run_until, texts
@@ -176,6 +176,28 @@ async def test_a_sink_may_bound_its_tries() -> None:
     with pytest.raises(Fatal, match="given up after 3 tries: away"):
         await world.task().run()
     assert [event.wait_seconds for event in world.told(RetryScheduled)] == [5, 5]
+
+
+@pytest.mark.parametrize("retries_max", [0, 2])
+async def test_a_target_that_is_full_is_waited_for(retries_max: int) -> None:
+    """Its refusals are not counted, before or after others that are; the other kinds still fail the task in time."""
+    waits = BackOff(first_seconds=5, cap_seconds=5, jitter_seconds=0)
+    world = World(FakeGroup(numbers(1)), limits=PutLimits(retries_max=retries_max, waits=waits))
+    full = TargetFull("no room", wait_seconds=30)
+    answers: list[Exception | None] = [*[full] * 50, *[Retriable("away")] * (retries_max - 1), *[full] * 50, None]
+    world.sink.before_put = lambda _batch: answers.pop(0)
+    await run_until(world.task(), lambda: world.sink.values == texts(numbers(1)))
+    told = [(event.error_class, event.attempt, event.wait_seconds) for event in world.told(RetryScheduled)]
+    assert told[:50] == told[-50:] == [("TargetFull", 1, 30)] * 50
+
+
+async def test_a_target_that_stays_full_fails_the_task_by_the_errors_own_limit() -> None:
+    """``errors.retry.timeout`` counts from the first refusal."""
+    world = World(FakeGroup(numbers(1)), limits=PutLimits(retries_max=2), retry_seconds_max=100)
+    world.sink.before_put = lambda _batch: TargetFull("no room", wait_seconds=30)
+    with pytest.raises(Fatal, match=r"errors\.retry\.timeout is over: no room"):
+        await world.task().run()
+    assert len(world.told(RetryScheduled)) == 4
 
 
 async def test_what_was_refused_before_a_fatal_error_has_its_letter() -> None:

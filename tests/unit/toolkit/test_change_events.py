@@ -13,12 +13,8 @@ from hypothesis import strategies as st
 
 from fetchers.sdk import Page
 from fetchers.sdk import rows as forms
-from fetchers.toolkit.change_events import (
-    ChangeForm,
-    Changes,
-    ChangeTable,
-    operation_codes,
-)
+from fetchers.toolkit.change_events import Changes, ChangeTable
+from fetchers.toolkit.change_form import ChangeForm, operation_codes
 from spark_batch.avro_schema import parse_schema
 
 ROW = pa.struct([("id", pa.int64()), ("name", pa.string())])
@@ -185,7 +181,7 @@ def test_a_wrong_value_rejects_its_events_and_not_its_tombstones() -> None:
         offset={},
         partition={},
     )
-    assert [(found.index, found.message) for found in page.rejections] == [(2, "odd")]
+    assert [(found.index, found.message) for found in page.rejections] == [(2, 'public.users, key {"id":2}: odd')]
 
 
 def test_an_empty_page_moves_the_offset() -> None:

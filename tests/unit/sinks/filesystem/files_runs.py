@@ -50,8 +50,10 @@ class FixedClock(SystemClock):
 
 
 def config_of(folder: Path, **changes: str) -> FileSystemSinkConfig:
-    """JSON lines, three records a file; dots of keys as double underscores."""
-    properties = {"store.url": f"file://{folder}", "flush.size": "3", "format.class": "JsonFormat"}
+    """JSON lines, three records a file where nothing else is said; dots of keys as double underscores."""
+    properties = {"store.url": f"file://{folder}", "format.class": "JsonFormat"}
+    if "flush__size__bytes" not in changes:
+        properties["flush.size"] = "3"
     parsed = FileSystemSinkConfig.parse({**properties, **{k.replace("__", "."): v for k, v in changes.items()}})
     assert parsed.config is not None, parsed.findings
     assert not list(parsed.config.own_findings())
