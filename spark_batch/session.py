@@ -122,7 +122,7 @@ def connect(remote: str) -> SparkSession:
             client._channel.close()  # noqa: SLF001 - see above
 
     client.close = close
-    client._retrying = lambda: Retrying(client._retry_policies, sleep=closed.wait)  # noqa: SLF001 - see above
+    client._retrying = lambda: Retrying(client._retry_policies, sleep=cast("Any", closed.wait))  # noqa: SLF001 - see above
     return session
 
 
