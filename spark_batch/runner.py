@@ -223,7 +223,7 @@ class ConversionRunner:
         try:
             compiled = self._compiled.of(session, plan, generation=generation)
         except ValueError as error:
-            if generation != self._sessions.generation:
+            if session is not self._sessions.session:
                 raise  # gRPC's own, for a call on a channel that is closed
             raise ConversionFatal(str(error)) from error
         return convert_table(session, compiled, batch)

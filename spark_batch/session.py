@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,10 +94,35 @@ class SessionChange:
 
 def start_session(settings: SparkSettings, begun: Begun = lambda _: None) -> SparkSession:
     """A session ready for conversions; blocks for seconds while a JVM starts. Raises what Spark raises."""
-    session = _connect(settings) if settings.remote is not None else _launch(settings)
+    session = _launch(settings) if settings.remote is None else connect(settings.remote)
     begun(session)
     for name, value in session_settings(settings).items():
         session.conf.set(name, value)
+    return session
+
+
+def connect(remote: str) -> SparkSession:
+    """A session of Spark Connect of which the server knows nothing yet; `close_remote` ends whatever waits for it.
+
+    PySpark's client sleeps up to a minute, or as long as a server says, before it asks again, and its ``close``, which
+    a finalizer too calls in whatever thread, waits under a lock that every other session's calls need, for what all of
+    them have not been answered yet. Both are replaced for this client. And each client that there ever was is kept
+    until the process ends, where it asks its server once more for as long; but not one that was closed.
+    """
+    from pyspark.sql.connect.client.retries import Retrying  # noqa: PLC0415 - for gRPC, which nothing else needs
+
+    session: SparkSession = SparkSession.builder.remote(remote).create()
+    client, closed = cast("Any", session).client, threading.Event()
+
+    def close() -> None:
+        if not closed.is_set():
+            closed.set()
+            atexit.unregister(client._cleanup_ml_cache)  # noqa: SLF001 - see above
+            client._closed = True  # noqa: SLF001 - what PySpark's next call goes by
+            client._channel.close()  # noqa: SLF001 - see above
+
+    client.close = close
+    client._retrying = lambda: Retrying(client._retry_policies, sleep=cast("Any", closed.wait))  # noqa: SLF001 - see above
     return session
 
 
@@ -140,14 +167,8 @@ def kill_starting_jvm() -> None:
                 child.kill()
 
 
-def interrupt_remote(session: SparkSession) -> None:
-    """Have the server end what it does for this session; blocks while it does not answer, until `close_remote`."""
-    with suppress(Exception):  # the session is given up, whatever is said
-        cast("Any", session).interruptAll()
-
-
 def release_remote(session: SparkSession) -> None:
-    """Have the server forget this session; blocks while it does not answer, until `close_remote`."""
+    """Have the server end what it does for this session, and forget it; blocks until it answers, or `close_remote`."""
     with suppress(Exception):  # the session is given up, whatever is said
         cast("Any", session).client.release_session()
 
@@ -155,13 +176,11 @@ def release_remote(session: SparkSession) -> None:
 def close_remote(session: SparkSession) -> None:
     """Close the channel to the server; calls that wait on it, in whatever threads, end with an error.
 
-    PySpark's own ways to close a session wait, under a lock that every other session's calls need, for what all of them
-    have not been answered yet; and its ``stop`` asks a server that is gone for ten minutes, under another such lock.
+    PySpark's ``stop`` asks a server that is gone for ten minutes, under a lock that every new session needs.
     """
     kind, client = cast("Any", type(session)), cast("Any", session).client
     with suppress(Exception):
-        client._closed = True  # noqa: SLF001 - what PySpark's next call goes by
-        client._channel.close()  # noqa: SLF001 - see above
+        client.close()
     if getattr(kind, "_default_session", None) is session:
         kind._default_session = None  # noqa: SLF001 - as its ``stop`` does
 
@@ -207,12 +226,6 @@ def go_by_settings_of(session: SparkSession) -> None:
 def is_remote(session: SparkSession) -> bool:
     """By what it is: PySpark's own question goes by the environment."""
     return hasattr(session, "session_id")
-
-
-def _connect(settings: SparkSettings) -> SparkSession:
-    assert settings.remote is not None  # noqa: S101 - told to the type checker
-    session: SparkSession = SparkSession.builder.remote(settings.remote).create()
-    return session
 
 
 def _launch(settings: SparkSettings) -> SparkSession:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -14,7 +15,6 @@ from spark_batch.session import (
     SessionChange,
     SparkSettings,
     close_remote,
-    interrupt_remote,
     jvm_pid,
     kill_jvm,
     kill_starting_jvm,
@@ -22,7 +22,7 @@ from spark_batch.session import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
@@ -53,10 +53,10 @@ class SessionKeeper:
         self._session: SparkSession | None = None
         self._generation = 0
         self._lock = asyncio.Lock()
-        self._starting: asyncio.Future[SparkSession] | None = None
-        """The newest start in its thread, which goes on when nobody waits for it any more."""
-        self._begun: list[SparkSession] = []
-        """That it has made; none or one."""
+        self._starting: _Start | None = None
+        """The newest, which goes on when nobody waits for it any more."""
+        self._ends = ThreadPoolExecutor(1, "spark-end")
+        """For what ends calls, so that it does not wait behind those that it ends in the loop's own few threads."""
         self._is_stopping = False
 
     @property
@@ -97,9 +97,9 @@ class SessionKeeper:
             self._generation += 1
             self._tell(SessionChange(is_ready=False, detail=reason))
             if self._settings.remote is None:
-                await _in_thread(lambda: kill_jvm(session))
+                await self._end(kill_jvm, session)
             elif session is not None:
-                await _leave(session, interrupt_remote)
+                await self._leave(session)
             await self._start()
 
     async def stop(self) -> None:
@@ -111,9 +111,9 @@ class SessionKeeper:
             starting, self._starting = self._starting, None
             if self._settings.remote is not None:
                 if session is not None:
-                    await _leave(session, release_remote)
+                    await self._leave(session)
             elif starting is not None:
-                await _in_thread(lambda: kill_jvm(session))
+                await self._end(kill_jvm, session)
 
     async def _start(self) -> None:
         await self._end_start()
@@ -122,38 +122,89 @@ class SessionKeeper:
             raise SparkUnavailable(message)
         loop = asyncio.get_running_loop()
         started_at = loop.time()
-        self._begun = []
-        self._starting = loop.run_in_executor(None, self._launch, self._settings, self._begun.append)
-        self._starting.add_done_callback(_seen)
+        starting = self._starting = _Start(self._settings, self._launch)
         try:
             async with asyncio.timeout(START_SECONDS_MAX):
-                session = await asyncio.shield(self._starting)
+                session = await asyncio.shield(starting.future)
         except Exception as error:
             # Whatever it is: PySpark and py4j have many ways to say that a JVM ended while it started.
             message = f"{CANNOT_START}: {await _told(error)}"
             await self._end_start()
             if self._settings.remote is None:
-                await _in_thread(lambda: kill_jvm(None))
+                await self._end(kill_jvm, None)
             self._tell(SessionChange(is_ready=False, detail=message))
             raise SparkUnavailable(message) from error
         self._session = session
+        starting.begun.clear()
         seconds = loop.time() - started_at
         self._tell(SessionChange(is_ready=True, start_seconds=seconds, is_restart=self._generation > 0))
 
     async def _end_start(self) -> None:
-        """Cut a start short. Its JVM may be about to be launched, so it is looked for until the start has ended."""
+        """Cut a start short, and close what it has begun and nobody has taken."""
         starting = self._starting
         if starting is None:
             return
-        end = kill_starting_jvm if self._settings.remote is None else partial(_close_all, self._begun)
         with suppress(TimeoutError):
             async with asyncio.timeout(START_ENDS_SECONDS_MAX):
-                while not starting.done():
-                    await _in_thread(end)
-                    await asyncio.wait([starting], timeout=_LOOK_SECONDS)
+                # Its JVM may be about to be launched, so it is looked for until the start has ended.
+                while not starting.future.done():
+                    await self._end(starting.cut)
+                    await asyncio.wait([starting.future], timeout=_LOOK_SECONDS)
         if self._settings.remote is not None:
-            # However it has ended: PySpark asks the server of each client that is left open when the process ends.
-            await _in_thread(partial(_close_all, [each for each in self._begun if each is not self._session]))
+            for session in starting.begun:
+                await self._leave(session)
+
+    async def _leave(self, session: SparkSession) -> None:
+        """Close a session of Spark Connect, so that threads waiting for its server end and give their slots back."""
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                    await _in_thread(partial(release_remote, session))
+        finally:  # also where a conversion is cancelled that has seen it lost
+            closing = self._end(close_remote, session)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                await closing
+
+    def _end(self, work: Callable[..., object], *of: object) -> asyncio.Future[object]:
+        """Begun at once, whoever waits for it."""
+        return asyncio.shield(asyncio.get_running_loop().run_in_executor(self._ends, work, *of))
+
+
+class _Start:
+    """One start of a session, in a thread; for the event loop, but for what says otherwise."""
+
+    def __init__(self, settings: SparkSettings, launch: Launch) -> None:
+        self._settings = settings
+        self._launch = launch
+        self._is_cut = False
+        self.begun: list[SparkSession] = []
+        """That it has made; none or one."""
+        self.future = asyncio.get_running_loop().run_in_executor(None, self._run)
+        self.future.add_done_callback(_seen)
+
+    def cut(self) -> None:
+        """Have it end soon, also one that has no thread yet; in any thread."""
+        self._is_cut = True
+        if self._settings.remote is None:
+            kill_starting_jvm()
+        for session in self.begun:
+            self._close(session)
+
+    def _run(self) -> SparkSession:
+        if self._is_cut:
+            message = "nobody waits for Spark any more"
+            raise SparkUnavailable(message)
+        return self._launch(self._settings, self._take)
+
+    def _take(self, session: SparkSession) -> None:
+        self.begun.append(session)
+        if self._is_cut:  # meanwhile, and nobody may look any more
+            self._close(session)
+
+    def _close(self, session: SparkSession) -> None:
+        if self._settings.remote is not None:
+            close_remote(session)
 
 
 async def _told(error: Exception) -> str:
@@ -167,19 +218,6 @@ async def _told(error: Exception) -> str:
 
 async def _in_thread(work: Callable[[], object]) -> None:
     await asyncio.get_running_loop().run_in_executor(None, work)
-
-
-async def _leave(session: SparkSession, last_word: Callable[[SparkSession], None]) -> None:
-    """Close a session of Spark Connect, so that threads waiting for its server end and give their slots back."""
-    for end in (last_word, close_remote):
-        with suppress(TimeoutError):
-            async with asyncio.timeout(ANSWER_SECONDS_MAX):
-                await asyncio.get_running_loop().run_in_executor(None, end, session)
-
-
-def _close_all(sessions: Sequence[SparkSession]) -> None:
-    for session in sessions:
-        close_remote(session)
 
 
 def _seen(future: asyncio.Future[SparkSession]) -> None:

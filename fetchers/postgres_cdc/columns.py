@@ -18,10 +18,12 @@ Texts: TypeAlias = Any
 """A ``pa.StringArray`` of the server's texts."""
 SESSION = (
     "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=iso_8601 -c extra_float_digits=3 -c bytea_output=hex "
-    "-c client_encoding=UTF8 -c lc_monetary=C -c row_security=off"
+    "-c client_encoding=UTF8 -c lc_monetary=C -c row_security=off "
+    "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0"
 )
 """Settings of every session whose texts are read here. Row-level security is an error, as in ``pg_dump``: the log has
-all rows."""
+all rows. And as there, limits that a database or a role sets do not end the reading of a large table, or the
+transaction that waits between two tables until Kafka has taken what was read."""
 
 
 class UnreadableError(Exception):

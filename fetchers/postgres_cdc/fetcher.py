@@ -238,7 +238,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         self, reader: SnapshotReader, table: CapturedTable, sql: str, *, position: int
     ) -> AsyncGenerator[tuple[Page, tuple[str, ...]], None]:
         """Pages of a SELECT, each with the key of its last row."""
-        await self._blocking(partial(reader.start, sql))
+        await self._blocking(partial(reader.start, sql, table.relation.oid))
         while (batch := await self._blocking(reader.next)) is not None:
             for start in range(0, batch.num_rows, self.config.snapshot_fetch_size):
                 part = batch.slice(start, self.config.snapshot_fetch_size)

@@ -20,7 +20,7 @@ from fetchers.postgres_cdc.catalogue import Catalogue
 from fetchers.postgres_cdc.columns import SESSION
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.events import CapturedTable
-from fetchers.sdk import Fatal, Retriable
+from fetchers.sdk import Retriable
 from fetchers.toolkit.databases import batches_of, cancel_postgresql, close_postgresql, postgresql_error
 from fetchers.toolkit.exclusive_calls import ExclusiveCalls
 
@@ -34,8 +34,15 @@ _WATERMARK = (
 )
 """Where the log is now. The message is read by nobody: its commit brings the log before it to the disk, from where
 alone the server sends it on."""
+_ANEW = """
+select c.oid::regclass::text from pg_class c
+where c.oid in (select {oid}::oid union select relid::oid from pg_partition_tree({oid}::oid::regclass))
+  and c.relfilenode <> 0 and c.relfilenode <> pg_relation_filenode(c.oid) limit 1"""
+"""Where the rows of a table were and are: ``pg_class`` is read as the transaction sees it, the function tells of now.
+A table that an ALTER TABLE has written anew since is empty to the transaction, where it was not
+(https://www.postgresql.org/docs/current/mvcc-caveats.html); none is, from its first row to the transaction's end."""
 _ALTERED = {"42P01", "42703"}
-"""No such table, no such column."""
+"""No such table, no such column: one was dropped after the catalogue was asked, and is not asked for again."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,8 @@ class SnapshotReader:
         self._connection: Any = None
         self._cursor: Any = None
         self._reader: Any = None
+        self._oid = 0
+        """Of the table whose rows the reader has."""
         self._calls = ExclusiveCalls(self._release, interrupt=self._cancel)
 
     def open(self, snapshot: str | None) -> None:
@@ -92,7 +101,8 @@ class SnapshotReader:
             with self._calls.call():
                 yield
         except (adbc.Error, OSError) as error:
-            raise postgresql_error(error, self._config.database_hostname).failure from error
+            told = postgresql_error(error, self._config.database_hostname)
+            raise (Retriable(str(told.failure)) if told.state in _ALTERED else told.failure) from error
 
     def _connect(self) -> None:
         if self._connection is None:
@@ -106,31 +116,27 @@ class SnapshotReader:
         """Whether a snapshot was begun."""
         return self._connection is not None
 
-    def stretch(self, sql: str) -> tuple[Seen, pa.RecordBatch, int, int]:
-        """Rows of a SELECT in a transaction of its own: what it sees, rows, where the log has told all of it.
+    def stretch(self, sql: str, oid: int) -> tuple[Seen, pa.RecordBatch, int, int]:
+        """Rows of a table's SELECT in a transaction of its own: what it sees, rows, where the log has told all of it.
 
         At most ``STRETCH_BYTES`` of rows are kept, and a batch. Last comes how many rows there were.
         """
-        try:
-            with self._called():
-                self._connect()
-                self._cursor.execute(_BEGIN)
-                seen = read_seen(str(self._one("select pg_current_snapshot()::text")))
-                self._execute(sql)
-                reader = batches_of(self._cursor)
-                kept, size, count = [], 0, 0
-                for batch in reader:
-                    count += batch.num_rows
-                    if size < STRETCH_BYTES:
-                        kept.append(batch)
-                        size += batch.nbytes
-                rows = pa.Table.from_batches(kept, reader.schema).combine_chunks().to_batches()
-                self._cursor.execute("COMMIT")
-                end = int(str(self._one(_WATERMARK)))
-        except Fatal as error:
-            if getattr(error.__cause__, "sqlstate", None) in _ALTERED:
-                raise Retriable(str(error)) from error
-            raise
+        with self._called():
+            self._connect()
+            self._cursor.execute(_BEGIN)
+            seen = read_seen(str(self._one("select pg_current_snapshot()::text")))
+            self._execute(sql)
+            reader = batches_of(self._cursor)
+            kept, size, count = [], 0, 0
+            for batch in reader:
+                count += batch.num_rows
+                if size < STRETCH_BYTES:
+                    kept.append(batch)
+                    size += batch.nbytes
+            rows = pa.Table.from_batches(kept, reader.schema).combine_chunks().to_batches()
+            self._refuse_anew(oid)
+            self._cursor.execute("COMMIT")
+            end = int(str(self._one(_WATERMARK)))
         return seen, rows[0] if rows else pa.RecordBatch.from_pylist([], reader.schema), end, count
 
     def _execute(self, sql: str) -> None:
@@ -141,16 +147,26 @@ class SnapshotReader:
         self._cursor.execute(sql)
         return self._cursor.fetchall()[0][0]
 
-    def start(self, sql: str) -> None:
-        """Begin to read a SELECT."""
+    def _refuse_anew(self, oid: int) -> None:
+        self._cursor.execute(_ANEW.format(oid=oid))
+        for (name,) in self._cursor.fetchall():
+            message = f"{self._config.database_hostname}: {name} was written anew before it was read; it is read again"
+            raise Retriable(message)
+
+    def start(self, sql: str, oid: int) -> None:
+        """Begin to read a table's SELECT."""
         with self._called():
+            self._oid = oid
             self._execute(sql)
             self._reader = batches_of(self._cursor)
 
     def next(self) -> pa.RecordBatch | None:
         """The next rows; None at the end."""
         with self._called():
-            return next(self._reader, None)
+            batch = next(self._reader, None)
+            if batch is None:
+                self._refuse_anew(self._oid)
+            return batch
 
     def close(self) -> None:
         """Let go of the connection: at once, or after the call that runs."""

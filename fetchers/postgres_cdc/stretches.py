@@ -80,7 +80,7 @@ class PostgresStretches:
         if found is None:
             return None
         table, sql = found
-        seen, rows, end, count = self._reader.stretch(sql)
+        seen, rows, end, count = self._reader.stretch(sql, table.relation.oid)
         unseen = seen.unseen(self.told)
         waits = unseen or ([seen.oldest] if seen.oldest < self._begun else [])
         if not waits:

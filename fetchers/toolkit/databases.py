@@ -259,8 +259,9 @@ def _libpq(value: str) -> str:
     return f"'{escaped}'"
 
 
-_PASSING = ("40", "53", "55", "57", "58", "08")
-"""Classes of SQLSTATE that may pass: conflicts, resources, locks, shutdown, the system, the connection."""
+_PASSING = ("40", "53", "55", "57", "58", "08", "72", "25P03", "25P04")
+"""Classes of SQLSTATE that may pass: conflicts, resources, locks, shutdown, the system, the connection, a snapshot that
+is too old; and transactions that the server has ended for their time."""
 _STATEMENT_REFUSED = {1064, 1142, 1143, 1227}
 """Errors of MySQL that a person must mend: syntax and rights (server error reference)."""
 

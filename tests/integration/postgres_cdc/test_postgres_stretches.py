@@ -10,6 +10,7 @@ from contextlib import aclosing
 
 import pytest
 
+from fetchers.postgres_cdc.snapshot import SnapshotReader
 from fetchers.sdk import Page
 from metrics.events import TableSnapshotMoved
 from tests.databases import Postgres
@@ -144,3 +145,47 @@ async def test_tables_are_added_and_asked_for_while_the_log_is_read(followed: Fo
             if "keyless" in str(page.topic):
                 assert json.loads(page.original(0)[1] or b"")["after"] == {"id": 7}
                 break
+
+
+async def test_a_table_that_is_dropped_before_its_turn_ends_no_snapshot(followed: Followed) -> None:
+    """It is not there when what was broken off goes on."""
+    followed.postgres.run("create table u (id int primary key)", "insert into u values (1)")
+    dropped: list[Page] = []
+
+    def stops(page: Page) -> bool:
+        if page.topic == "srv.public.t" and not dropped:
+            followed.postgres.run("drop table u")
+            dropped.append(page)
+        return followed.is_read
+
+    pages = await followed.read(stops=stops)
+    assert "srv.public.u" not in {page.topic for page in pages}
+    assert {key["id"] for page in pages for key, _ in records(page)} == set(range(1, ROWS + 1))
+
+
+async def test_a_table_that_is_written_anew_before_its_turn_is_read(followed: Followed) -> None:
+    """To a transaction that began before, PostgreSQL shows it as empty."""
+    followed.postgres.run("create table u (id int primary key, n int)", "insert into u values (1, 2)")
+    altered: list[Page] = []
+
+    def stops(page: Page) -> bool:
+        if page.topic == "srv.public.t" and not altered:
+            followed.postgres.run("alter table u alter column n type bigint")
+            altered.append(page)
+        return followed.is_read
+
+    pages = await followed.read(stops=stops)
+    found = [value["after"] for page in pages if page.topic == "srv.public.u" for _, value in records(page)]
+    assert found == [{"id": 1, "n": 2}]
+
+
+def test_limits_that_a_database_sets_are_not_those_of_a_snapshot(followed: Followed) -> None:
+    """A transaction waits between two tables for as long as Kafka takes, and a large table takes its time."""
+    limits = ("statement_timeout", "idle_in_transaction_session_timeout")
+    followed.postgres.run(*(f"alter database {followed.postgres.name} set {limit} = '1h'" for limit in limits))
+    reader = SnapshotReader(followed.connector().config)
+    try:
+        reader.open(None)
+        assert [reader._one(f"select current_setting('{limit}')") for limit in limits] == ["0", "0"]
+    finally:
+        reader.close()

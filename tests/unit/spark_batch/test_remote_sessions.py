@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import grpc
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.connect.client import core
 from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator
+from pyspark.sql.connect.client.retries import DefaultPolicy
 
 from spark_batch import session_keeper
 from spark_batch.compiled import CompiledPlans
-from spark_batch.errors import ConversionRetriable, SparkUnavailable
+from spark_batch.errors import ConversionError, ConversionRetriable, SparkUnavailable
 from spark_batch.outcome import INPUT_SCHEMA
 from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat
 from spark_batch.runner import ConversionRunner
-from spark_batch.session import Begun, SparkSettings, close_remote, start_session
+from spark_batch.session import Begun, SparkSettings, close_remote, connect, is_session_answering, start_session
 from spark_batch.session_keeper import SessionKeeper
 
 PLAN = ConversionPlan(PayloadFormat.JSON, value_converter=ConverterSpec(ConverterKind.JSON))
@@ -35,15 +40,19 @@ class SilentServer(grpc.GenericRpcHandler):  # type: ignore[misc] # gRPC's types
     url: str = ""
     called: threading.Event = field(default_factory=threading.Event)
     may_answer: threading.Event = field(default_factory=threading.Event)
+    answer: grpc.StatusCode = grpc.StatusCode.ABORTED
+    methods: list[str] = field(default_factory=list)
+    """Those called, by their names."""
 
-    def service(self, _call: object) -> grpc.RpcMethodHandler:
+    def service(self, call: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
         """Asked for by gRPC, for each call."""
+        self.methods.append(call.method.rpartition("/")[2])
         return grpc.unary_unary_rpc_method_handler(self._hang)
 
     def _hang(self, _request: bytes, context: grpc.ServicerContext) -> None:
         self.called.set()
         self.may_answer.wait()
-        context.abort(grpc.StatusCode.ABORTED, "too late")
+        context.abort(self.answer, "too late")
 
 
 @pytest.fixture(name="server")
@@ -65,7 +74,7 @@ class LoopThreads(ThreadPoolExecutor):
     """Those in which a loop does what blocks."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(2)
         self._given: list[Future[Any]] = []
 
     def submit(self, *args: Any, **more: Any) -> Future[Any]:
@@ -105,6 +114,84 @@ async def test_a_stop_ends_a_start_whose_server_does_not_answer(server: SilentSe
     await until(threads.have_ended)
 
 
+async def test_a_start_that_waits_for_its_next_attempt_is_ended(
+    server: SilentServer, threads: LoopThreads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PySpark sleeps for up to a minute before it asks a server again that is not there; here for an hour."""
+    monkeypatch.setattr(core, "DefaultPolicy", partial(DefaultPolicy, initial_backoff=3_600_000))
+    server.answer = grpc.StatusCode.UNAVAILABLE
+    server.may_answer.set()
+    keeper = SessionKeeper(SparkSettings(remote=server.url), launch=start_session, tell=lambda _: None)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(refused(keeper))
+        await until(server.called.is_set)
+        await keeper.stop()
+    await until(threads.have_ended)
+
+
+async def test_a_start_that_was_given_up_before_it_had_a_thread_begins_nothing(
+    server: SilentServer, threads: LoopThreads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would end what it begins."""
+    monkeypatch.setattr(session_keeper, "START_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(session_keeper, "START_ENDS_SECONDS_MAX", 0.05)
+    may_go = threading.Event()
+    for _ in range(2):
+        threads.submit(may_go.wait)
+    launched: list[SparkSession] = []
+
+    def launch(*_: object) -> SparkSession:
+        launched.append(connected(server))
+        return launched[-1]
+
+    keeper = SessionKeeper(SparkSettings(remote=server.url), launch=launch, tell=lambda _: None)
+    monkeypatch.setattr(session_keeper, "ANSWER_SECONDS_MAX", 0.05)
+    await refused(keeper)
+    may_go.set()
+    await until(threads.have_ended)
+    assert launched == []
+
+
+async def test_a_start_that_fails_leaves_no_session_open(server: SilentServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server is asked to forget it; and PySpark asks for each that is open at the end of the process, for long."""
+    monkeypatch.setattr(session_keeper, "ANSWER_SECONDS_MAX", 0.05)
+    begun: list[SparkSession] = []
+
+    def launch(_: SparkSettings, tell: Begun) -> SparkSession:
+        begun.append(connected(server))
+        tell(begun[-1])
+        raise RuntimeError("no tiny job")
+
+    await refused(SessionKeeper(SparkSettings(remote=server.url), launch=launch, tell=lambda _: None))
+    assert [client_of(session).is_closed for session in begun] == [True]
+    await until(lambda: server.methods == ["ReleaseSession"])
+
+
+async def test_a_session_for_which_nobody_waits_any_more_is_closed(
+    server: SilentServer, threads: LoopThreads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its start goes on where the one who waited for it is cancelled."""
+    monkeypatch.setattr(session_keeper, "ANSWER_SECONDS_MAX", 0.05)
+    begun: list[SparkSession] = []
+    may_begin = threading.Event()
+
+    def launch(_: SparkSettings, tell: Begun) -> SparkSession:
+        assert may_begin.wait(ENDS_SECONDS_MAX)
+        begun.append(connected(server))
+        tell(begun[-1])
+        return begun[-1]
+
+    keeper = SessionKeeper(SparkSettings(remote=server.url), launch=launch, tell=lambda _: None)
+    async with asyncio.TaskGroup() as group:
+        waits = group.create_task(keeper.ready())
+        await until(lambda: keeper._starting is not None)
+        waits.cancel()
+    may_begin.set()
+    await until(threads.have_ended)
+    await keeper.stop()
+    assert [client_of(session).is_closed for session in begun] == [True]
+
+
 async def test_a_stop_waits_for_no_server(
     server: SilentServer, threads: LoopThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,36 +206,64 @@ async def test_a_stop_waits_for_no_server(
     assert client_of(session).is_closed
 
 
-async def test_a_start_that_fails_leaves_nothing_open(server: SilentServer) -> None:
-    """PySpark would ask the server once more for each client that is open, for ten minutes, when the process ends."""
-    made: list[SparkSession] = []
-
-    def launch(_: SparkSettings, begun: Begun) -> SparkSession:
-        made.append(connected(server))
-        begun(made[-1])
-        raise ConnectionError
-
-    keeper = SessionKeeper(SparkSettings(remote=server.url), launch=launch, tell=lambda _: None)
-    await refused(keeper)
-    assert [client_of(session).is_closed for session in made] == [True]
-
-
-async def test_a_start_that_nobody_waited_for_is_closed_by_the_stop(server: SilentServer) -> None:
-    """It has gone on in its thread, and succeeded."""
-    made: list[SparkSession] = []
-
-    def launch(_: SparkSettings, begun: Begun) -> SparkSession:
-        made.append(connected(server))
-        begun(made[-1])
-        return made[-1]
-
-    keeper = SessionKeeper(SparkSettings(remote=server.url), launch=launch, tell=lambda _: None)
-    async with asyncio.TaskGroup() as group:
-        waiting = group.create_task(keeper.ready())
-        await asyncio.sleep(0)
-        waiting.cancel()
+@pytest.mark.parametrize("is_lost", [True, False])
+async def test_a_session_is_closed_where_all_threads_wait_for_its_server(
+    server: SilentServer, threads: LoopThreads, monkeypatch: pytest.MonkeyPatch, *, is_lost: bool
+) -> None:
+    """Conversions that fail beside each other ask whether it is still there, each in one of the loop's few threads."""
+    monkeypatch.setattr(session_keeper, "ANSWER_SECONDS_MAX", 0.05)
+    keeper = SessionKeeper(SparkSettings(remote=server.url), launch=lambda *_: connected(server), tell=lambda _: None)
+    await keeper.ready()
+    session = keeper.present()
+    for _ in range(2):
+        threads.submit(is_session_answering, session)
+    await (keeper.restart(0, "lost") if is_lost else keeper.stop())
+    await until(threads.have_ended)
     await keeper.stop()
-    assert [client_of(session).is_closed for session in made] == [True]
+
+
+async def test_a_session_is_closed_where_who_has_seen_it_lost_is_cancelled(
+    server: SilentServer, threads: LoopThreads
+) -> None:
+    """A task is stopped whose conversion has begun to start Spark anew, while the server has not said a last word."""
+    keeper = SessionKeeper(SparkSettings(remote=server.url), launch=lambda *_: connected(server), tell=lambda _: None)
+    await keeper.ready()
+    session = keeper.present()
+    async with asyncio.TaskGroup() as group:
+        sees = group.create_task(keeper.restart(0, "lost"))
+        await until(server.called.is_set)
+        sees.cancel()
+    await until(lambda: bool(client_of(session).is_closed))
+    await until(threads.have_ended)
+    await keeper.stop()
+
+
+async def test_a_server_is_asked_to_forget_a_session_that_is_lost(
+    server: SilentServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends what it does for it, and would else keep it for an hour."""
+    monkeypatch.setattr(session_keeper, "ANSWER_SECONDS_MAX", 0.05)
+    keeper = SessionKeeper(SparkSettings(remote=server.url), launch=lambda *_: connected(server), tell=lambda _: None)
+    await keeper.ready()
+    await keeper.restart(0, "too slow")
+    await until(lambda: server.methods == ["ReleaseSession"])
+    await keeper.stop()
+
+
+def test_nothing_keeps_a_session_that_is_closed(server: SilentServer) -> None:
+    """PySpark would have each client that there ever was do something at the end of the process."""
+    found: list[weakref.ref[Any]] = []
+
+    def close_one() -> None:
+        session = connected(server)
+        close_remote(session)
+        found.append(weakref.ref(client_of(session)))
+
+    beside = threading.Thread(target=close_one)  # PySpark keeps the first session of each thread while that runs
+    beside.start()
+    beside.join()
+    gc.collect()
+    assert [each() for each in found] == [None]
 
 
 def test_closing_a_session_waits_for_no_other(server: SilentServer) -> None:
@@ -159,7 +274,12 @@ def test_closing_a_session_waits_for_no_other(server: SilentServer) -> None:
     executed = ExecutePlanResponseReattachableIterator(plan, client._stub, client._retrying, client._builder.metadata())
     executed._release_all()
     try:
-        closing = threading.Thread(target=close_remote, args=(session,), daemon=True)
+
+        def close() -> None:
+            close_remote(session)
+            cast("Any", session).__del__()  # as when nobody has it any more, in whatever thread
+
+        closing = threading.Thread(target=close, daemon=True)
         closing.start()
         closing.join(ENDS_SECONDS_MAX)
         assert not closing.is_alive()
@@ -167,30 +287,31 @@ def test_closing_a_session_waits_for_no_other(server: SilentServer) -> None:
         close_remote(other)
 
 
+@pytest.mark.parametrize("is_stopped", [True, False])
 async def test_a_call_on_a_closed_channel_condemns_no_plan(
-    server: SilentServer, monkeypatch: pytest.MonkeyPatch
+    server: SilentServer, monkeypatch: pytest.MonkeyPatch, *, is_stopped: bool
 ) -> None:
-    """A conversion beside the one that was lost meets gRPC's ValueError, by which a plan too says that it is wrong."""
+    """A conversion beside a loss or a stop meets gRPC's ValueError, by which a plan too says that it is wrong."""
     loop = asyncio.get_running_loop()
     runner = ConversionRunner(SparkSettings(remote=server.url), launch=lambda *_: connected(server))
     monkeypatch.setattr(session_keeper, "ANSWER_SECONDS_MAX", 0.05)
 
     def compile_late(_: CompiledPlans, session: SparkSession, _plan: ConversionPlan, *, generation: int) -> None:
-        lost = runner._sessions.restart(generation, "lost beside it")
-        asyncio.run_coroutine_threadsafe(lost, loop).result(ENDS_SECONDS_MAX)
+        ended = runner._sessions.stop() if is_stopped else runner._sessions.restart(generation, "lost beside it")
+        asyncio.run_coroutine_threadsafe(ended, loop).result(ENDS_SECONDS_MAX)
         client_of(session)._channel.unary_unary("/late")(b"")
 
     monkeypatch.setattr(CompiledPlans, "of", compile_late)
     batch = pa.table({"key": [None], "value": [b"{}"], "timestamp": [None]}, schema=INPUT_SCHEMA)
-    with pytest.raises(ConversionRetriable, match="lost") as told:
+    with pytest.raises(ConversionError) as told:
         await runner.convert(PLAN, batch)
-    assert isinstance(told.value.__cause__, ValueError)
+    assert isinstance(told.value, ConversionRetriable)
     await runner.stop()
 
 
 def connected(server: SilentServer) -> SparkSession:
     """A session of which nothing was asked yet."""
-    return cast("SparkSession", SparkSession.builder.remote(server.url).create())
+    return connect(server.url)
 
 
 def client_of(session: SparkSession | None) -> Any:
