@@ -42,7 +42,9 @@ class FakeSearch:
     busy_ids: dict[str, int] = field(default_factory=dict)
     """How often a document is answered with 429."""
     statuses: list[int] = field(default_factory=list)
-    """What the next bulks are answered with, undone."""
+    """What the next bulks are answered with, undone; 0: as they deserve."""
+    retry_after: str | None = None
+    """That header of such an answer."""
     lost_answers: int = 0
     """How many bulks are carried out, and then the connection breaks."""
     body_bytes_max: int = 1 << 30
@@ -143,8 +145,9 @@ class FakeSearch:
         body = await request.read()
         if request.headers.get("Content-Encoding") == "gzip" and body[:2] == b"\x1f\x8b":
             body = gzip.decompress(body)
-        if self.statuses:
-            return web.json_response(_error("broken", "to order"), status=self.statuses.pop(0))
+        if self.statuses and (status := self.statuses.pop(0)):
+            headers = {} if self.retry_after is None else {"Retry-After": self.retry_after}
+            return web.json_response(_error("broken", "to order"), status=status, headers=headers)
         if len(body) > self.body_bytes_max:
             return web.Response(status=413)
         try:

@@ -142,6 +142,9 @@ def _of_connect(document: Mapping[str, Any]) -> Schema:
     kind = CONNECT_KINDS[document["type"]]
     values = document.get("items") if kind is Kind.ARRAY else document.get("values")
     keys = document.get("keys")
+    if (kind in {Kind.ARRAY, Kind.MAP} and values is None) or (kind is Kind.MAP and keys is None):
+        message = f"the schema of {'an array' if kind is Kind.ARRAY else 'a map'} did not specify what it holds"
+        raise SchemaUnreadable(message)
     return Schema(
         kind,
         is_optional=bool(document.get("optional")),

@@ -75,7 +75,8 @@ class _Left:
         if self.failure is not None:
             raise Fatal(self.failure)
         if self.full is not None:
-            raise TargetFull(self.full, wait_seconds=FULL_WAIT_SECONDS, rows=self.rows)
+            wait_seconds = max(FULL_WAIT_SECONDS, self.wait_seconds or 0)
+            raise TargetFull(self.full, wait_seconds=wait_seconds, rows=self.rows)
         if self.rows:
             kind = RateLimited if self.is_limited else Retriable
             raise kind(self.reasons[0], wait_seconds=self.wait_seconds, rows=self.rows)

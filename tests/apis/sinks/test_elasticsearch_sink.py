@@ -223,6 +223,27 @@ async def test_busy_items_beside_a_full_disk(search: Search, fake: FakeSearch) -
     assert fake.indices["one"].documents.keys() == {"0", "2"}
 
 
+async def test_who_asks_for_a_longer_wait_beside_a_full_disk_has_it(search: Search, fake: FakeSearch) -> None:
+    """A server, or what stands before it, that limits requests is not asked again earlier for the other's sake."""
+    async with started(search, bulk__size__bytes="1") as sink:
+        fake.closed[search.topic] = (429, BLOCKED, FULL)
+        fake.statuses, fake.retry_after = [0, 429], "90"
+        with pytest.raises(TargetFull) as full:
+            await sink.put(records(2))
+        assert (full.value.rows, full.value.wait_seconds) == ({0, 1}, 90)
+
+
+async def test_a_schema_that_says_nothing_of_its_items_refuses_its_records(search: Search, fake: FakeSearch) -> None:
+    """Each for itself, as Connect's converter does; the task goes on."""
+    fake.indices[search.topic] = Index()
+    for kind in ({"type": "array"}, {"type": "map", "values": {"type": "int64"}}):
+        schema = {"type": "struct", "fields": [{"field": "f", "optional": True, **kind}]}
+        value = {"schema": schema, "payload": {"f": None}}
+        async with started(search, schema__ignore="false", behavior__on__malformed__documents="IGNORE") as sink:
+            await sink.put([("a", value)], values=EnvelopeReader())
+            assert list(sink.refused) == [0]
+
+
 TWO_INDICES = {"topic__to__external__resource__mapping": "a:one,b:two"}
 
 

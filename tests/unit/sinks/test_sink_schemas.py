@@ -89,3 +89,20 @@ def test_no_schema_and_none_that_is_readable() -> None:
     assert schema_of(ValueType(Form.TEXT)) == Schema(Kind.STRING, is_optional=True)
     with pytest.raises(SchemaUnreadable):
         schema_of(ValueType(Form.JSON, '{"type":"nothing"}'))
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"type": "array"},
+        {"type": "array", "items": None},
+        {"type": "map", "values": {"type": "int64"}},
+        {"type": "map", "keys": {"type": "string"}},
+        {"type": "array", "items": {"type": "map", "keys": {"type": "string"}}},
+    ],
+)
+def test_a_list_or_a_map_of_nothing_said_is_no_schema(field: dict[str, Any]) -> None:
+    """``JsonConverter.asConnectSchema`` refuses its records: "Array schema did not specify the element type"."""
+    document = {"type": "struct", "fields": [{"field": "f", "optional": True, **field}]}
+    with pytest.raises(SchemaUnreadable, match="did not specify"):
+        schema_of(ValueType(Form.JSON, json.dumps(document)))
