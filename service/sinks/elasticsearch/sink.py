@@ -163,7 +163,8 @@ class ElasticsearchSink(SinkConnector[ElasticsearchSinkConfig]):
             items = [] if answer.status == _TOO_LARGE else items_of(answer, count=len(chunk.rows))
         except Retriable as error:
             left.add(chunk.rows.tolist(), str(error))
-            left.wait_seconds, left.is_limited = error.wait_seconds, isinstance(error, RateLimited)
+            left.wait_seconds = max(left.wait_seconds or 0, error.wait_seconds or 0) or None
+            left.is_limited |= isinstance(error, RateLimited)
             return
         if answer.status != _TOO_LARGE:
             await self._judge(chunk, items, batch, left)

@@ -233,6 +233,16 @@ async def test_who_asks_for_a_longer_wait_beside_a_full_disk_has_it(search: Sear
         assert (full.value.rows, full.value.wait_seconds) == ({0, 1}, 90)
 
 
+async def test_the_longest_wait_that_a_bulk_of_the_put_is_asked_for(search: Search, fake: FakeSearch) -> None:
+    """Another bulk of it that fails asks for none, and takes none back."""
+    async with started(search, bulk__size__bytes="1") as sink:
+        fake.statuses, fake.retry_after = [429, 0], "90"
+        fake.lost_answers = 1
+        with pytest.raises(RateLimited) as limited:
+            await sink.put(records(2))
+        assert (limited.value.rows, limited.value.wait_seconds) == ({0, 1}, 90)
+
+
 async def test_a_schema_that_says_nothing_of_its_items_refuses_its_records(search: Search, fake: FakeSearch) -> None:
     """Each for itself, as Connect's converter does; the task goes on."""
     fake.indices[search.topic] = Index()
