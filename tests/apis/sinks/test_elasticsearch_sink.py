@@ -208,6 +208,22 @@ async def test_an_index_that_a_full_disk_keeps_from_being_made(search: Search, f
     assert len(fake.indices[search.topic].documents) == 2
 
 
+async def test_an_index_that_is_gone_and_cannot_be_made_anew(search: Search, fake: FakeSearch) -> None:
+    """Somebody has removed it to make room: the bulk that was to make it by the way is answered as the sink would be."""
+    async with started(search) as sink:
+        await sink.put(records(1))
+        del fake.indices[search.topic]
+        fake.unmade = (403, UNMADE, NO_NEW)
+        for _ in range(2):
+            with pytest.raises(TargetFull, match=f"{UNMADE}.* Make room") as full:
+                await sink.put(records(2))
+            assert full.value.rows == {0, 1}
+        fake.unmade = None
+        await sink.put(records(2))
+        assert not sink.refused
+    assert len(fake.indices[search.topic].documents) == 2
+
+
 async def test_busy_items_beside_a_full_disk(search: Search, fake: FakeSearch) -> None:
     """Both come again, as what the disk asks for."""
     fake.busy_ids = {"1": 1}
