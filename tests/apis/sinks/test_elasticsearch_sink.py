@@ -209,7 +209,7 @@ async def test_an_index_that_a_full_disk_keeps_from_being_made(search: Search, f
 
 
 async def test_an_index_that_is_gone_and_cannot_be_made_anew(search: Search, fake: FakeSearch) -> None:
-    """Somebody has removed it to make room: the bulk that was to make it by the way is answered as the sink would be."""
+    """Somebody has removed it to make room: the bulk that was to make it by the way is refused as well."""
     async with started(search) as sink:
         await sink.put(records(1))
         del fake.indices[search.topic]

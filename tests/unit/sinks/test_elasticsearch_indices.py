@@ -96,7 +96,7 @@ async def test_a_mapping_that_may_not_be_read_is_told(indices: Indices, server: 
         }
     }
     told = r"mapping of 'orders' cannot be read: .*index metadata \(api\)"
-    with pytest.raises(TargetFull if number == 12 else Fatal, match=told):  # noqa: PLR2004 - the block of full disks
+    with pytest.raises(TargetFull if number == 12 else Fatal, match=told):
         await indices.map("orders", struct("n"), Form.JSON)
 
 
