@@ -42,7 +42,9 @@ class FakeSearch:
     busy_ids: dict[str, int] = field(default_factory=dict)
     """How often a document is answered with 429."""
     statuses: list[int] = field(default_factory=list)
-    """What the next bulks are answered with, undone."""
+    """What the next bulks are answered with, undone; 0: as they deserve."""
+    retry_after: str | None = None
+    """That header of such an answer."""
     lost_answers: int = 0
     """How many bulks are carried out, and then the connection breaks."""
     body_bytes_max: int = 1 << 30
@@ -58,7 +60,7 @@ class FakeSearch:
     @asynccontextmanager
     async def serving(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
         """Serve on a free port; gives the address."""
-        app = web.Application(client_max_size=1 << 30)
+        app = web.Application(client_max_size=1 << 30, middlewares=[self._admitted])
         app.router.add_post("/_bulk", self._bulk)
         app.router.add_put("/_index_template/{name}", self._template)
         app.router.add_put("/_data_stream/{name}", self._stream)
@@ -73,6 +75,14 @@ class FakeSearch:
             yield str(server.make_url("")).rstrip("/")
         finally:
             await server.close()
+
+    @web.middleware
+    async def _admitted(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        """Whatever is asked: who asks must be known."""
+        if self.login is not None and request.headers.get("Authorization") != f"Basic {_base64(self.login)}":
+            return web.json_response(_error("security_exception", "missing authentication"), status=401)
+        answer: web.StreamResponse = await handler(request)
+        return answer
 
     async def _nothing(self, _request: web.Request) -> web.Response:
         return web.json_response({})
@@ -138,13 +148,12 @@ class FakeSearch:
         return web.json_response({"hits": {"hits": hits}})
 
     async def _bulk(self, request: web.Request) -> web.StreamResponse:
-        if self.login is not None and request.headers.get("Authorization") != f"Basic {_base64(self.login)}":
-            return web.json_response(_error("security_exception", "missing authentication"), status=401)
         body = await request.read()
         if request.headers.get("Content-Encoding") == "gzip" and body[:2] == b"\x1f\x8b":
             body = gzip.decompress(body)
-        if self.statuses:
-            return web.json_response(_error("broken", "to order"), status=self.statuses.pop(0))
+        if self.statuses and (status := self.statuses.pop(0)):
+            headers = {} if self.retry_after is None else {"Retry-After": self.retry_after}
+            return web.json_response(_error("broken", "to order"), status=status, headers=headers)
         if len(body) > self.body_bytes_max:
             return web.Response(status=413)
         try:
@@ -205,8 +214,9 @@ class FakeSearch:
             return {"status": 429, **_error("es_rejected_execution_exception", "rejected execution")}
         if _is_illegal(index):
             return {"status": 400, **_error("invalid_index_name_exception", f"Invalid index name [{index}]")}
-        if index in self.closed:
-            status, *error = self.closed[index]
+        trouble = self.unmade if index not in self.indices else self.closed.get(index)
+        if trouble is not None:
+            status, *error = trouble
             return {"status": status, **_error(*error)}
         return None
 

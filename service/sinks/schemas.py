@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -19,6 +20,7 @@ from typing import Any
 from service.sinks.batch import Form, ValueType
 
 _DECIMAL_BYTES_MAX = 4096
+_SCALE = re.compile(r"-?\d{1,9}")
 """More digits than any decimal has; a text of megabytes would take minutes."""
 _DATA = "org.apache.kafka.connect.data"
 DECIMAL, DATE, TIME, TIMESTAMP = (f"{_DATA}.{name}" for name in ("Decimal", "Date", "Time", "Timestamp"))
@@ -142,11 +144,18 @@ def _of_connect(document: Mapping[str, Any]) -> Schema:
     kind = CONNECT_KINDS[document["type"]]
     values = document.get("items") if kind is Kind.ARRAY else document.get("values")
     keys = document.get("keys")
+    if (kind in {Kind.ARRAY, Kind.MAP} and values is None) or (kind is Kind.MAP and keys is None):
+        message = f"the schema of {'an array' if kind is Kind.ARRAY else 'a map'} did not specify what it holds"
+        raise SchemaUnreadable(message)
+    parameters = dict(document.get("parameters") or {})
+    if kind is Kind.BYTES and document.get("name") == DECIMAL and not _SCALE.fullmatch(str(parameters.get("scale", 0))):
+        message = "the scale of a Decimal is no number"
+        raise SchemaUnreadable(message)
     return Schema(
         kind,
         is_optional=bool(document.get("optional")),
         name=document.get("name"),
-        parameters=dict(document.get("parameters") or {}),
+        parameters=parameters,
         default=document.get("default"),
         kept_default=document.get(KEPT_DEFAULT),
         fields={each["field"]: _of_connect(each) for each in document.get("fields") or ()},

@@ -137,8 +137,11 @@ def _version(value: object) -> int | None:
 
 def _arrow(schema: Schema) -> Any:
     if schema.name == DECIMAL and schema.kind is Kind.BYTES:
-        digits = int(schema.parameters.get("connect.decimal.precision", _DECIMAL_DIGITS))
-        return pa.decimal128(min(max(digits, 1), _DECIMAL_DIGITS), int(schema.parameters["scale"]))
+        digits = schema.parameters.get("connect.decimal.precision", _DECIMAL_DIGITS)
+        try:
+            return pa.decimal128(min(max(int(digits), 1), _DECIMAL_DIGITS), int(schema.parameters["scale"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise SchemaUnreadable("a Decimal without a scale, or with a precision that is no number") from error
     if schema.kind is Kind.STRUCT:
         fields = schema.fields.items()
         return pa.struct([pa.field(name, _arrow(child), nullable=child.is_optional) for name, child in fields])

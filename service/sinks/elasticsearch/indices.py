@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,8 +20,9 @@ from service.sinks.elasticsearch.mapping import properties_of
 from service.sinks.elasticsearch.names import NAME_BYTES_MAX, PART_CHARACTERS_MAX, fault_of
 from service.sinks.schemas import Schema
 
-INDICES_MAX = 1000
-"""Indices of which is known that they are there; the one that was written to longest ago is asked for anew."""
+INDICES_MAX = 10_000
+"""Indices of which is known that they are there; the one that was written to longest ago is asked for anew. More than a
+task writes by turns: of those each would be dropped before its turn, and asked for, twice, with each put."""
 SCHEMAS_MAX = 16
 """Of one index; those of records that take turns."""
 _NOT_FOUND, _BAD = 404, 400
@@ -181,10 +183,12 @@ class Indices:
         answer = await self.ask("GET", f"/{quote(name, safe='')}/_mapping")
         if answer.status in {_BAD, _NOT_FOUND}:
             return set()
+        self._demand(answer, f"the mapping of '{name}' cannot be read")
         try:
             # An alias or a stream answers with the indices behind it.
             found = _MAPPINGS.decode(answer.body).values()
         except msgspec.DecodeError as error:
             message = f"the question for the mapping of '{name}' was not answered with a mapping"
             raise Retriable(message) from error
-        return {field for each in found for field in each.mappings.properties}
+        # Indices of many customers have the same fields, and each name but once.
+        return {sys.intern(field) for each in found for field in each.mappings.properties}

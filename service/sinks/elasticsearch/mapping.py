@@ -21,6 +21,8 @@ _TYPES = {
     Kind.BYTES: "binary",
 }
 _DAY_MS = 86_400_000
+_GREATEST = {"byte": 2**7 - 1, "short": 2**15 - 1, "integer": 2**31 - 1, "long": 2**63 - 1, "date": 2**63 - 1}
+_FLOAT_MAX = 3.4028234663852886e38
 
 
 def properties_of(schema: Schema, form: Form, *, is_map_object: bool = True) -> dict[str, Any]:
@@ -58,10 +60,17 @@ def _with_default(kind: str, schema: Schema, form: Form) -> dict[str, Any]:
     mapping = {"type": kind}
     with suppress(*MISFITS):
         default = _default(schema, form)
-        is_fit = isinstance(default, bool) is (kind == "boolean") and isinstance(default, int | float)
-        if is_fit and math.isfinite(default):
+        if isinstance(default, bool) is (kind == "boolean") and _is_fit(kind, default):
             return {**mapping, "null_value": default}
     return mapping
+
+
+def _is_fit(kind: str, number: Any) -> bool:
+    """Whether it is a number of the type: one beyond it, or a fraction for a whole number, is refused by the server."""
+    if kind in _GREATEST:
+        greatest = _GREATEST[kind]
+        return isinstance(number, int) and -greatest - 1 <= number <= greatest
+    return isinstance(number, int | float) and (abs(number) <= _FLOAT_MAX if kind == "float" else math.isfinite(number))
 
 
 def _default(schema: Schema, form: Form) -> Any:

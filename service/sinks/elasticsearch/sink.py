@@ -75,7 +75,8 @@ class _Left:
         if self.failure is not None:
             raise Fatal(self.failure)
         if self.full is not None:
-            raise TargetFull(self.full, wait_seconds=FULL_WAIT_SECONDS, rows=self.rows)
+            wait_seconds = max(FULL_WAIT_SECONDS, self.wait_seconds or 0)
+            raise TargetFull(self.full, wait_seconds=wait_seconds, rows=self.rows)
         if self.rows:
             kind = RateLimited if self.is_limited else Retriable
             raise kind(self.reasons[0], wait_seconds=self.wait_seconds, rows=self.rows)
@@ -162,7 +163,8 @@ class ElasticsearchSink(SinkConnector[ElasticsearchSinkConfig]):
             items = [] if answer.status == _TOO_LARGE else items_of(answer, count=len(chunk.rows))
         except Retriable as error:
             left.add(chunk.rows.tolist(), str(error))
-            left.wait_seconds, left.is_limited = error.wait_seconds, isinstance(error, RateLimited)
+            left.wait_seconds = max(left.wait_seconds or 0, error.wait_seconds or 0) or None
+            left.is_limited |= isinstance(error, RateLimited)
             return
         if answer.status != _TOO_LARGE:
             await self._judge(chunk, items, batch, left)

@@ -208,6 +208,22 @@ async def test_an_index_that_a_full_disk_keeps_from_being_made(search: Search, f
     assert len(fake.indices[search.topic].documents) == 2
 
 
+async def test_an_index_that_is_gone_and_cannot_be_made_anew(search: Search, fake: FakeSearch) -> None:
+    """Somebody has removed it to make room: the bulk that was to make it by the way is refused as well."""
+    async with started(search) as sink:
+        await sink.put(records(1))
+        del fake.indices[search.topic]
+        fake.unmade = (403, UNMADE, NO_NEW)
+        for _ in range(2):
+            with pytest.raises(TargetFull, match=f"{UNMADE}.* Make room") as full:
+                await sink.put(records(2))
+            assert full.value.rows == {0, 1}
+        fake.unmade = None
+        await sink.put(records(2))
+        assert not sink.refused
+    assert len(fake.indices[search.topic].documents) == 2
+
+
 async def test_busy_items_beside_a_full_disk(search: Search, fake: FakeSearch) -> None:
     """Both come again, as what the disk asks for."""
     fake.busy_ids = {"1": 1}
@@ -221,6 +237,37 @@ async def test_busy_items_beside_a_full_disk(search: Search, fake: FakeSearch) -
             await sink.sink.put(batch)
         assert full.value.rows == {1, 3}
     assert fake.indices["one"].documents.keys() == {"0", "2"}
+
+
+async def test_who_asks_for_a_longer_wait_beside_a_full_disk_has_it(search: Search, fake: FakeSearch) -> None:
+    """A server, or what stands before it, that limits requests is not asked again earlier for the other's sake."""
+    async with started(search, bulk__size__bytes="1") as sink:
+        fake.closed[search.topic] = (429, BLOCKED, FULL)
+        fake.statuses, fake.retry_after = [0, 429], "90"
+        with pytest.raises(TargetFull) as full:
+            await sink.put(records(2))
+        assert (full.value.rows, full.value.wait_seconds) == ({0, 1}, 90)
+
+
+async def test_the_longest_wait_that_a_bulk_of_the_put_is_asked_for(search: Search, fake: FakeSearch) -> None:
+    """Another bulk of it that fails asks for none, and takes none back."""
+    async with started(search, bulk__size__bytes="1") as sink:
+        fake.statuses, fake.retry_after = [429, 0], "90"
+        fake.lost_answers = 1
+        with pytest.raises(RateLimited) as limited:
+            await sink.put(records(2))
+        assert (limited.value.rows, limited.value.wait_seconds) == ({0, 1}, 90)
+
+
+async def test_a_schema_that_says_nothing_of_its_items_refuses_its_records(search: Search, fake: FakeSearch) -> None:
+    """Each for itself, as Connect's converter does; the task goes on."""
+    fake.indices[search.topic] = Index()
+    for kind in ({"type": "array"}, {"type": "map", "values": {"type": "int64"}}):
+        schema = {"type": "struct", "fields": [{"field": "f", "optional": True, **kind}]}
+        value = {"schema": schema, "payload": {"f": None}}
+        async with started(search, schema__ignore="false", behavior__on__malformed__documents="IGNORE") as sink:
+            await sink.put([("a", value)], values=EnvelopeReader())
+            assert list(sink.refused) == [0]
 
 
 TWO_INDICES = {"topic__to__external__resource__mapping": "a:one,b:two"}

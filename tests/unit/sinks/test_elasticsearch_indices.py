@@ -11,6 +11,7 @@ import pytest
 
 from fetchers.sdk import Fatal, HttpResponse
 from fetchers.toolkit.http.answer import HttpAnswer
+from service.domain.errors import TargetFull
 from service.sinks.batch import Form
 from service.sinks.elasticsearch.config import ElasticsearchSinkConfig
 from service.sinks.elasticsearch.indices import INDICES_MAX, SCHEMAS_MAX, Indices
@@ -24,6 +25,8 @@ class Server:
     asked: list[tuple[str, str]] = field(default_factory=list)
     fields: dict[str, dict[str, Any]] = field(default_factory=dict)
     status: int = 200
+    told: Any = None
+    """Its answer, where that is another."""
 
     async def __call__(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> HttpResponse:
         """One request about an index."""
@@ -31,7 +34,7 @@ class Server:
         name = path.split("/")[1]
         if method == "PUT" and body is not None:
             self.fields.setdefault(name, {}).update(body["properties"])
-        told = {name: {"mappings": {"properties": self.fields.get(name, {})}}}
+        told = self.told or {name: {"mappings": {"properties": self.fields.get(name, {})}}}
         return cast("HttpResponse", HttpAnswer(self.status, {}, json.dumps(told).encode(), path))
 
 
@@ -69,6 +72,32 @@ async def test_an_index_is_asked_for_once_while_it_is_among_the_last(indices: In
         await indices.ensure(name)
         await indices.map(name, schema, Form.JSON)
         assert len(server.asked) == again  # whether it is there, and its mapping, which has the field
+
+
+async def test_thousands_of_indices_by_turns_are_asked_for_once(indices: Indices, server: Server) -> None:
+    """As a task has them that writes one index for each customer: what is dropped before its turn helps nobody."""
+    schema = struct("n")
+    for _ in range(3):
+        for number in range(5000):
+            await indices.ensure(f"customer-{number}")
+            assert await indices.map(f"customer-{number}", schema, Form.JSON)
+    assert len(server.asked) == 3 * 5000
+
+
+@pytest.mark.parametrize("number", [9, 12])
+async def test_a_mapping_that_may_not_be_read_is_told(indices: Indices, server: Server, number: int) -> None:
+    """With the server's reason: the same question again would not be answered otherwise."""
+    await indices.ensure("orders")
+    server.status = 403
+    server.told = {
+        "error": {
+            "type": "cluster_block_exception",
+            "reason": f"index [orders] blocked by: [FORBIDDEN/{number}/index metadata (api)];",
+        }
+    }
+    told = r"mapping of 'orders' cannot be read: .*index metadata \(api\)"
+    with pytest.raises(TargetFull if number == 12 else Fatal, match=told):
+        await indices.map("orders", struct("n"), Form.JSON)
 
 
 async def test_an_index_has_the_fields_of_each_schema(indices: Indices, server: Server) -> None:

@@ -72,6 +72,13 @@ UNFIT: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"type": "int32", "default": True}, {"type": "integer"}),
     ({"type": "int32", "name": f"{CONNECT}.Date", "default": "today"}, {"type": "date"}),
     ({**DECIMAL, "default": "?"}, {"type": "double"}),
+    ({"type": "int8", "default": 128}, {"type": "byte"}),
+    ({"type": "int16", "default": -32769}, {"type": "short"}),
+    ({"type": "int32", "default": 1.5}, {"type": "integer"}),
+    ({"type": "int64", "default": 2**63}, {"type": "long"}),
+    ({"type": "float", "default": 1e39}, {"type": "float"}),
+    ({"type": "int32", "name": f"{CONNECT}.Date", "default": 1.5}, {"type": "date"}),
+    ({"type": "int64", "name": f"{CONNECT}.Timestamp", "default": 2**63}, {"type": "date"}),
 ]
 """With defaults for which the server would refuse the mapping."""
 

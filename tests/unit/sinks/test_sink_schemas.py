@@ -9,6 +9,7 @@ import pytest
 
 from service.sinks.batch import Form, ValueType
 from service.sinks.schemas import DATE, DECIMAL, TIMESTAMP, Kind, Schema, SchemaUnreadable, schema_of
+from service.sinks.shapes import ShapeError, shape_of
 
 AVRO = {
     "type": "record",
@@ -89,3 +90,37 @@ def test_no_schema_and_none_that_is_readable() -> None:
     assert schema_of(ValueType(Form.TEXT)) == Schema(Kind.STRING, is_optional=True)
     with pytest.raises(SchemaUnreadable):
         schema_of(ValueType(Form.JSON, '{"type":"nothing"}'))
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"type": "array"},
+        {"type": "array", "items": None},
+        {"type": "map", "values": {"type": "int64"}},
+        {"type": "map", "keys": {"type": "string"}},
+        {"type": "array", "items": {"type": "map", "keys": {"type": "string"}}},
+    ],
+)
+def test_a_list_or_a_map_of_nothing_said_is_no_schema(field: dict[str, Any]) -> None:
+    """``JsonConverter.asConnectSchema`` refuses its records: "Array schema did not specify the element type"."""
+    document = {"type": "struct", "fields": [{"field": "f", "optional": True, **field}]}
+    with pytest.raises(SchemaUnreadable, match="did not specify"):
+        schema_of(ValueType(Form.JSON, json.dumps(document)))
+
+
+@pytest.mark.parametrize("scale", [None, "", "two", "1e2", "9" * 11])
+def test_a_decimal_whose_scale_is_no_number_is_no_schema(scale: str | None) -> None:
+    """As ``Decimal.scale`` of Connect says."""
+    field = {"field": "f", "type": "bytes", "name": DECIMAL, "parameters": {"scale": scale}}
+    with pytest.raises(SchemaUnreadable, match="scale"):
+        schema_of(ValueType(Form.JSON, json.dumps({"type": "struct", "fields": [field]})))
+
+
+@pytest.mark.parametrize("parameters", [{}, {"scale": "2", "connect.decimal.precision": "many"}])
+def test_a_decimal_that_has_no_type_in_files_is_told(parameters: dict[str, str]) -> None:
+    """Its records are refused; the task goes on."""
+    field = {"field": "f", "type": "bytes", "name": DECIMAL, "parameters": parameters}
+    kind = ValueType(Form.JSON, json.dumps({"type": "struct", "fields": [field]}))
+    with pytest.raises(ShapeError, match="a Decimal without a scale"):
+        shape_of(kind, "parquet")
