@@ -19,7 +19,14 @@ from spark_batch.plan_findings import is_judged_by_spark, plan_findings
 from spark_batch.plan_selections import selection_findings
 from spark_batch.recovery import Judgement, Remedy, judged
 from spark_batch.rules.columns import rule_findings
-from spark_batch.session import SessionChange, SparkSettings, go_by_settings_of, is_session_answering, start_session
+from spark_batch.session import (
+    Begun,
+    SessionChange,
+    SparkSettings,
+    go_by_settings_of,
+    is_session_answering,
+    start_session,
+)
 from spark_batch.session_keeper import ANSWER_SECONDS_MAX, Launch, SessionKeeper
 
 if TYPE_CHECKING:
@@ -216,6 +223,8 @@ class ConversionRunner:
         try:
             compiled = self._compiled.of(session, plan, generation=generation)
         except ValueError as error:
+            if generation != self._sessions.generation:
+                raise  # gRPC's own, for a call on a channel that is closed
             raise ConversionFatal(str(error)) from error
         return convert_table(session, compiled, batch)
 
@@ -237,9 +246,9 @@ class ConversionRunner:
         return session.sql(last).toArrow()
 
 
-def warm_session(settings: SparkSettings) -> SparkSession:
+def warm_session(settings: SparkSettings, begun: Begun) -> SparkSession:
     """Warm from a tiny job."""
-    session = start_session(settings)
+    session = start_session(settings, begun)
     plan = ConversionPlan(
         PayloadFormat.JSON,
         value_converter=ConverterSpec(ConverterKind.JSON),

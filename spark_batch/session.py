@@ -7,7 +7,7 @@ import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import psutil
 import pyspark
@@ -16,6 +16,9 @@ from pyspark.sql import SparkSession
 from spark_batch.jvm import LOG4J_SETTINGS, launch_jvm
 from spark_batch.pinned_settings import PINNED_SETTINGS
 from spark_batch.scratch import Scratch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _ASKED = "spark.sql.session.timeZone"
 """A setting of every session, which a server is asked for to see whether it knows the session."""
@@ -52,6 +55,8 @@ _LAUNCH_SETTINGS = {
 it, idle or not. Throughput, not pauses, is what a conversion needs from the collector; a JVM whose heap is full is
 lost at once, where otherwise a thread of it would be, and its conversion hang; and Spark itself checks what Arrow's
 Java library would check once more for every value."""
+Begun: TypeAlias = "Callable[[SparkSession], None]"
+"""Told of a session before anything is asked of it; for Spark Connect, before its server is."""
 _scratches: list[Scratch] = []
 """Of the launched JVM, of which PySpark keeps one a process; none or one."""
 
@@ -85,9 +90,10 @@ class SessionChange:
     """Whether it replaces one that was lost."""
 
 
-def start_session(settings: SparkSettings) -> SparkSession:
+def start_session(settings: SparkSettings, begun: Begun = lambda _: None) -> SparkSession:
     """A session ready for conversions; blocks for seconds while a JVM starts. Raises what Spark raises."""
     session = _connect(settings) if settings.remote is not None else _launch(settings)
+    begun(session)
     for name, value in session_settings(settings).items():
         session.conf.set(name, value)
     return session
@@ -140,13 +146,24 @@ def interrupt_remote(session: SparkSession) -> None:
         cast("Any", session).interruptAll()
 
 
+def release_remote(session: SparkSession) -> None:
+    """Have the server forget this session; blocks while it does not answer, until `close_remote`."""
+    with suppress(Exception):  # the session is given up, whatever is said
+        cast("Any", session).client.release_session()
+
+
 def close_remote(session: SparkSession) -> None:
-    """Close the channel to the server; calls that wait on it, in whatever threads, end with an error."""
-    client = cast("Any", session).client
+    """Close the channel to the server; calls that wait on it, in whatever threads, end with an error.
+
+    PySpark's own ways to close a session wait, under a lock that every other session's calls need, for what all of them
+    have not been answered yet; and its ``stop`` asks a server that is gone for ten minutes, under another such lock.
+    """
+    kind, client = cast("Any", type(session)), cast("Any", session).client
     with suppress(Exception):
-        client._channel.close()  # noqa: SLF001 - first, for `close` waits for calls in threads of its own
-    with suppress(Exception):
-        client.close()
+        client._closed = True  # noqa: SLF001 - what PySpark's next call goes by
+        client._channel.close()  # noqa: SLF001 - see above
+    if getattr(kind, "_default_session", None) is session:
+        kind._default_session = None  # noqa: SLF001 - as its ``stop`` does
 
 
 def jvm_pid() -> int | None:

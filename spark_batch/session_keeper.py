@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from spark_batch.errors import SparkUnavailable
 from spark_batch.recovery import first_words
 from spark_batch.session import (
+    Begun,
     SessionChange,
     SparkSettings,
     close_remote,
@@ -16,23 +18,24 @@ from spark_batch.session import (
     jvm_pid,
     kill_jvm,
     kill_starting_jvm,
+    release_remote,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
 START_SECONDS_MAX = 180.0
 """Generous, for a start that is only slow would be as slow again: a minute and more where workers share few cores."""
 START_ENDS_SECONDS_MAX = 10.0
-"""For a start to end once its JVM is killed, which takes a fraction of a second."""
+"""For a start to end once its JVM is killed, or its channel closed, which takes a fraction of a second."""
 ANSWER_SECONDS_MAX = 10.0
 """For the question whether the JVM is still there, after something unexpected, and for a server's last word."""
 CANNOT_START = "Spark cannot be started"
 """How the detail of a change begins that tells so."""
 _LOOK_SECONDS = 0.1
-Launch: TypeAlias = "Callable[[SparkSettings], SparkSession]"
+Launch: TypeAlias = "Callable[[SparkSettings, Begun], SparkSession]"
 """Makes a session that has shown that it works; blocks for seconds, and raises whatever Spark raises."""
 
 
@@ -52,6 +55,8 @@ class SessionKeeper:
         self._lock = asyncio.Lock()
         self._starting: asyncio.Future[SparkSession] | None = None
         """The newest start in its thread, which goes on when nobody waits for it any more."""
+        self._begun: list[SparkSession] = []
+        """That it has made; none or one."""
         self._is_stopping = False
 
     @property
@@ -94,7 +99,7 @@ class SessionKeeper:
             if self._settings.remote is None:
                 await _in_thread(lambda: kill_jvm(session))
             elif session is not None:
-                await _abandon(session)
+                await _leave(session, interrupt_remote)
             await self._start()
 
     async def stop(self) -> None:
@@ -106,8 +111,7 @@ class SessionKeeper:
             starting, self._starting = self._starting, None
             if self._settings.remote is not None:
                 if session is not None:
-                    async with asyncio.timeout(START_SECONDS_MAX):
-                        await _in_thread(session.stop)
+                    await _leave(session, release_remote)
             elif starting is not None:
                 await _in_thread(lambda: kill_jvm(session))
 
@@ -118,7 +122,8 @@ class SessionKeeper:
             raise SparkUnavailable(message)
         loop = asyncio.get_running_loop()
         started_at = loop.time()
-        self._starting = loop.run_in_executor(None, self._launch, self._settings)
+        self._begun = []
+        self._starting = loop.run_in_executor(None, self._launch, self._settings, self._begun.append)
         self._starting.add_done_callback(_seen)
         try:
             async with asyncio.timeout(START_SECONDS_MAX):
@@ -138,12 +143,13 @@ class SessionKeeper:
     async def _end_start(self) -> None:
         """Cut a start short. Its JVM may be about to be launched, so it is looked for until the start has ended."""
         starting = self._starting
-        if starting is None or self._settings.remote is not None:
+        if starting is None:
             return
+        end = kill_starting_jvm if self._settings.remote is None else partial(_close_all, self._begun)
         with suppress(TimeoutError):
             async with asyncio.timeout(START_ENDS_SECONDS_MAX):
                 while not starting.done():
-                    await _in_thread(kill_starting_jvm)
+                    await _in_thread(end)
                     await asyncio.wait([starting], timeout=_LOOK_SECONDS)
 
 
@@ -160,12 +166,17 @@ async def _in_thread(work: Callable[[], object]) -> None:
     await asyncio.get_running_loop().run_in_executor(None, work)
 
 
-async def _abandon(session: SparkSession) -> None:
-    """Leave a session of Spark Connect, so that threads waiting for its server end and give their slots back."""
-    for end in (interrupt_remote, close_remote):
+async def _leave(session: SparkSession, last_word: Callable[[SparkSession], None]) -> None:
+    """Close a session of Spark Connect, so that threads waiting for its server end and give their slots back."""
+    for end in (last_word, close_remote):
         with suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_SECONDS_MAX):
                 await asyncio.get_running_loop().run_in_executor(None, end, session)
+
+
+def _close_all(sessions: Sequence[SparkSession]) -> None:
+    for session in sessions:
+        close_remote(session)
 
 
 def _seen(future: asyncio.Future[SparkSession]) -> None:

@@ -272,6 +272,14 @@ class Postgres:
             found: list[tuple[Any, ...]] = cursor.fetchall()
             return found
 
+    def drop_slots(self) -> None:
+        """Its replication slots; the server lets a reader go only a moment after that has closed its connection."""
+        slots = f"from pg_replication_slots where database = '{self.name}'"
+        self.run(
+            f"select pg_terminate_backend(active_pid, 120000) {slots} and active_pid is not null",
+            f"select pg_drop_replication_slot(slot_name) {slots}",
+        )
+
 
 @contextmanager
 def own_postgres(made: Postgres) -> Iterator[Postgres]:
@@ -321,6 +329,7 @@ class MySql:
             conv={255: str},
             charset="utf8mb4",
             init_command="SET time_zone = '+00:00'",
+            connect_timeout=120,
         )
 
     async def rows(self, *statements: str, database: str | None = "") -> list[tuple[Any, ...]]:

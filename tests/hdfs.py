@@ -16,7 +16,7 @@ from service.embedded.ports import free_ports
 from service.embedded.running import running
 
 HEAP_MIB = 256
-START_SECONDS_MAX = 170.0
+START_SECONDS_MAX = 300.0
 STOP_SECONDS_MAX = 15.0
 _PROGRAM = Path(__file__).parent / "java" / "HdfsServer.java"
 

@@ -17,7 +17,7 @@ from service.app import open_worker
 from service.background import Background
 from service.embedded.running import running
 from service.job import make_job
-from tests.java_connect import worker_properties
+from tests.java_connect import PATIENT, worker_properties
 from tests.rest_client import LOOK_SECONDS, WAIT_SECONDS_MAX, RestClient
 from tests.scenarios.cluster_workers import InstantConversion
 from tests.stack import KafkaStack
@@ -26,7 +26,7 @@ from tests.stack import KafkaStack
 @asynccontextmanager
 async def opened_worker(bootstrap: str, folder: Path, *, group: str, port: int = 0) -> AsyncIterator[str]:
     """Where it serves. Healthy, and a member of its group: before, requests that need the leader would get 409."""
-    properties = worker_properties(bootstrap, group=group, port=port) | {"data.dir": str(folder)}
+    properties = worker_properties(bootstrap, group=group, port=port) | PATIENT | {"data.dir": str(folder)}
     opened = open_worker(make_job(properties, ()), is_distributed=True, conversion=InstantConversion())
     async with opened as worker, Background() as background:
         background.start(worker.worker.run(), name="worker")

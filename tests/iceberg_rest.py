@@ -20,7 +20,7 @@ from service.embedded.ports import free_ports
 from service.embedded.running import running
 
 HEAP_MIB = 256
-START_SECONDS_MAX = 170.0
+START_SECONDS_MAX = 300.0
 
 
 @asynccontextmanager

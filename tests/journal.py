@@ -84,5 +84,5 @@ def register_schema(registry_url: str, subject: str, schema: Mapping[str, Any]) 
     request = urllib.request.Request(  # noqa: S310 - our own
         f"{registry_url}/subjects/{subject}/versions", data=body, headers={"Content-Type": _REGISTRY_JSON}
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - our own
+    with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310 - our own
         return int(json.loads(answer.read())["id"])

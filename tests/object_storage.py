@@ -18,7 +18,7 @@ from service.embedded.child import GuardedJvm, JvmCommand
 from service.embedded.ports import free_ports
 from service.embedded.running import running
 
-START_SECONDS_MAX = 170.0
+START_SECONDS_MAX = 300.0
 _address: list[str] = []
 
 
@@ -79,12 +79,16 @@ class Bucket:
             "aws.secret.access.key": "word",
         }
 
+    def names(self, prefix: str = "topics/") -> list[str]:
+        """What stands below a prefix, by its whole name."""
+        found = self.client.list_objects_v2(Bucket=self.name, Prefix=prefix).get("Contents", ())
+        return [each["Key"] for each in found]
+
     def objects(self, prefix: str = "topics/") -> dict[str, bytes]:
         """What stands below a prefix, by its path there, in the order of names."""
-        found = self.client.list_objects_v2(Bucket=self.name, Prefix=prefix).get("Contents", ())
         return {
-            each["Key"].removeprefix(prefix): self.client.get_object(Bucket=self.name, Key=each["Key"])["Body"].read()
-            for each in found
+            name.removeprefix(prefix): self.client.get_object(Bucket=self.name, Key=name)["Body"].read()
+            for name in self.names(prefix)
         }
 
     def uploads(self) -> list[str]:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-WAIT_SECONDS_MAX = 120.0
+WAIT_SECONDS_MAX = 240.0
 LOOK_SECONDS = 0.1
 
 

@@ -84,7 +84,7 @@ class ConnectServer:
         """End the server; the reader of its output ends with it."""
         if self._process.stdin is not None:
             self._process.stdin.close()
-        self._process.wait(timeout=60)
+        self._process.wait(timeout=120)
         self._reader.join(timeout=60)
         if self._process.stdout is not None:
             self._process.stdout.close()

@@ -93,7 +93,7 @@ class MySqlCdcConfig(DebeziumConfig):
     )
     """What becomes of DECIMAL: Connect's Decimal, a double (which may round), or its digits as text."""
     bigint_unsigned_handling_mode: Annotated[Literal["long", "precise"], Key(_MEDIUM, EVENTS, 3, "SHORT")] = "long"
-    """``precise``: unsigned BIGINT is Connect's Decimal; ``long``: a 64-bit number, and a value that is none is rejected."""
+    """``precise``: unsigned BIGINT is Connect's Decimal; ``long``: a 64-bit number, and what is none is rejected."""
     time_precision_mode: Annotated[
         Literal["adaptive_time_microseconds", "connect"], Key(_MEDIUM, EVENTS, 12, "SHORT")
     ] = "adaptive_time_microseconds"

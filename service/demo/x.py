@@ -47,7 +47,7 @@ AVRO: Mapping[str, str] = dict.fromkeys(("key.converter", "value.converter"), "i
 POSTS = 3_000
 RATE_PER_SECOND = 250
 """What X sends an app at most."""
-PLAY_SECONDS_MAX = 180.0
+PLAY_SECONDS_MAX = 420.0
 """For everything that happens on X, and for the worker to have settled it."""
 _TEXTS = (
     "The olympics begin #games https://example.com/{number}",

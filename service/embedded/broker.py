@@ -21,7 +21,7 @@ from service.embedded.server import EmbeddedServer, serving, stopped_unless_read
 
 HEAP_MIB = 512
 FORMAT_HEAP_MIB = 128
-START_SECONDS_MAX = 90.0
+START_SECONDS_MAX = 180.0
 STOP_SECONDS_MAX = 20.0
 
 _FORMAT_PROGRAM = "kafka.tools.StorageTool"

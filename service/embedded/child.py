@@ -130,9 +130,11 @@ async def _end(guard: asyncio.subprocess.Process, *, seconds_max: float) -> None
         guard.stdin.close()
     try:
         # The guard itself stops waiting after the grace; what is added is for its own two signals.
-        async with asyncio.timeout(seconds_max + _GUARD_END_SECONDS_MAX):
-            await guard.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds_max + _GUARD_END_SECONDS_MAX):
+                await guard.wait()
     finally:
         # Also where this very wait is cancelled: the JVM then ends by the kernel's hand.
         with contextlib.suppress(ProcessLookupError):
             guard.kill()
+    await guard.wait()

@@ -19,7 +19,7 @@ pytestmark = [
 ]
 
 PROGRAM = Path(__file__).parent / "java" / "Operations.java"
-SECONDS_MAX = 120
+SECONDS_MAX = 240
 
 
 @pytest.mark.timeout(3 * SECONDS_MAX)

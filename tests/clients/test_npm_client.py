@@ -21,8 +21,8 @@ pytestmark = [
 
 PROJECT = Path(__file__).parent / "npm"
 OPERATIONS = PROJECT / "operations.js"
-INSTALL_SECONDS_MAX = 150
-RUN_SECONDS_MAX = 120
+INSTALL_SECONDS_MAX = 300
+RUN_SECONDS_MAX = 240
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from tests.clients.conftest import COMMAND_SECONDS_MAX, Shell, printed
 from tests.faults.worker_life import wait_until
 from tests.java_connect import asked
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SERVER_PROPERTIES = "# The id of the broker.\nbroker.id=0\n\nlog.dirs=/tmp/kafka-logs\nnum.partitions=1  \ncafé=ü\n"
 ROOT, PLUGINS, SOURCE, SINK, DELETE, VALIDATE, *_ = printed("definitive-guide.sh")

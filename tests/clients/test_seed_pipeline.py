@@ -19,7 +19,7 @@ from tests.faults.worker_life import wait_until
 from tests.integration.sinks.sink_runs import make_topic, produce
 from tests.java_connect import asked
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 *_, JDBC, SEARCH, ELASTIC, INDICES, FOUND = printed("definitive-guide.sh")
 TOPIC = "mysql.login"

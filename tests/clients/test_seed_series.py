@@ -11,7 +11,7 @@ from tests.clients.conftest import COMMAND_SECONDS_MAX, SEEDS, Shell, printed
 from tests.faults.worker_life import wait_until
 from tests.java_connect import asked
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def started(shell: Shell, file: str) -> str:

@@ -31,7 +31,7 @@ SESSION_SECONDS = 6
 """The least that brokers allow by default."""
 CALM_SESSION_MS = "30000"
 """For workers of which none is killed or frozen: a busy machine does not put them out of their group either."""
-STOP_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 180.0
 READY_SECONDS_MAX = 300.0
 """Spark of several workers may start at once, on few cores."""
 LINES_PER_SECOND = 100
@@ -121,8 +121,9 @@ class WorkerProcess(RestClient):
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """What it has logged under this name, in all its lives."""
-        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        events = [json.loads(text) for text in lines if text.startswith('{"') and text.endswith("}")]
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        # The last one may be half written.
+        events = [json.loads(text) for text in lines if text.startswith('{"') and text.endswith("}\n")]
         return [event for event in events if event.get("event") == name]
 
 

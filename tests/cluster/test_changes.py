@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.processes import RUNNING, Field, WorkerProcess, wait_for
 from tests.stack import KafkaStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(600)]
 WRITES = 12
 
 

@@ -12,7 +12,7 @@ from tests.cluster.processes import CALM_SESSION_MS, INSTANT, RUNNING, Field
 from tests.cluster.test_rolling import tasks_told
 from tests.stack import KafkaStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(600)]
 CALL_SECONDS_MAX = 15
 MODULE = Path(__file__).with_name("hanging.py")
 

@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.processes import CALM_SESSION_MS, Field
 from tests.stack import KafkaStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(600)]
 
 
 async def test_a_worker_that_joins_takes_its_share_while_connectors_come_and_go(

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.processes import Field
+from tests.cluster.processes import CALM_SESSION_MS, Field
 from tests.stack import KafkaStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(600)]
 
 
 async def test_what_ran_on_a_killed_worker_runs_elsewhere(kafka: KafkaStack, tmp_path: Path) -> None:
     """First one that does not lead, then the leader; what ran on the others stays where it is."""
-    async with Field.opened(kafka.bootstrap, tmp_path) as field:
+    async with Field.opened(kafka.bootstrap, tmp_path, session_timeout_ms=CALM_SESSION_MS) as field:
         workers = await field.start(3)
         await field.load(6)
         before = await field.wait_owned(workers[0], workers)

@@ -13,7 +13,7 @@ from service.kafka.client import KafkaSettings
 from tests.cluster.processes import Field
 from tests.stack import KafkaStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(600)]
 RUNNING_STATUS = b'{"state":"RUNNING","trace":null,"worker_id":"h:1","generation":1,"version":"1"}'
 
 

@@ -116,7 +116,7 @@ class LoggedTable(ScriptedSource):
         connection.autocommit = True
         with connection.cursor() as cursor:
             cursor.execute(
-                "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = %s", (self.name,)
+                "select pg_terminate_backend(pid, 120000) from pg_stat_activity where datname = %s", (self.name,)
             )
             cursor.execute(
                 "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = %s", (self.name,)

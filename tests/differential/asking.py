@@ -13,12 +13,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.differential.script import Ask, Lines, Script, Step, Wait
+from tests.java_connect import is_to_be_asked_again
 
-WAIT_SECONDS_MAX = 120
+WAIT_SECONDS_MAX = 240
 LOOK_SECONDS = 0.2
 ANSWER_SECONDS_MAX = 95.0
-_TRY_AGAIN = ("no known leader", "conflicting operation", "stale configuration", "a rebalance is expected")
-"""What a worker says that has to be asked again; clients do it on 409."""
 _MASKED = {"worker_id", "trace", "commit", "kafka_cluster_id", "last_modified"}
 _DROPPED = {"documentation", "inode", "signature"}
 """The last two tell the file source a file from its successor; Connect's has only the position."""
@@ -95,7 +94,8 @@ class Asking:
         data = None if text is None else self._filled(text).encode()
         for _ in range(int(WAIT_SECONDS_MAX / LOOK_SECONDS)):
             answer = self._request(step, data)
-            if not _is_to_be_asked_again(answer):
+            is_final = answer.status >= 300 or step.is_settled(answer.body)
+            if is_final and not is_to_be_asked_again(answer.status, answer.body):
                 return self._compared(step, answer)
             threading.Event().wait(LOOK_SECONDS)
         raise AssertionError(f"{self.name}: {step.name} is not to be had")
@@ -168,9 +168,3 @@ def _decoded(text: bytes) -> Any:
         return json.loads(text) if text else None
     except ValueError:
         return text.decode(errors="replace")
-
-
-def _is_to_be_asked_again(answer: Answer) -> bool:
-    if answer.status not in {409, 500} or not isinstance(answer.body, dict):
-        return False
-    return any(text in str(answer.body.get("message")) for text in _TRY_AGAIN)

@@ -160,7 +160,7 @@ def java_transforms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaTr
 def opened(classes: Path) -> Iterator[JavaTransforms]:
     """Compiled into the folder, and running."""
     jars = os.pathsep.join((class_path("connect"), class_path("debezium")))
-    subprocess.run(["javac", "-cp", jars, "-d", str(classes), str(PROGRAM)], check=True, timeout=120)
+    subprocess.run(["javac", "-cp", jars, "-d", str(classes), str(PROGRAM)], check=True, timeout=400)
     options = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC", "-Duser.language=en")
     command = [str(java_program()), *options, "-cp", os.pathsep.join((jars, str(classes))), PROGRAM.stem]
     with subprocess.Popen(
@@ -169,4 +169,4 @@ def opened(classes: Path) -> Iterator[JavaTransforms]:
         yield JavaTransforms(jvm)
         assert jvm.stdin is not None
         jvm.stdin.close()
-        jvm.wait(timeout=30)
+        jvm.wait(timeout=120)

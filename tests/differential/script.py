@@ -37,6 +37,8 @@ class Ask:
     """What the client takes, where it says so."""
     pick: Callable[[Any], Any] = whole
     """What of a body both must agree on."""
+    is_settled: Callable[[Any], bool] = lambda _: True
+    """Whether a body tells of no state that passes by. Else it is asked again: for requests that change nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,14 @@ def in_states(connector: str, *tasks: str, of: str = "{c}") -> Wait:
         return [body["connector"]["state"], *(task["state"] for task in body["tasks"])] == [connector, *tasks]
 
     return Wait(f"/connectors/{of}/status", is_so)
+
+
+def is_running(body: Any) -> bool:
+    """Whether all that is told of runs.
+
+    Connect reads what it has written of states only later: what a ``Wait`` saw may have been from before a restart.
+    """
+    return {body["connector"]["state"], *(task["state"] for task in body["tasks"])} == {"RUNNING"}
 
 
 def gone(of: str = "{c}") -> Wait:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.differential.script import SINK, SOURCE, Ask, Script, Wait, create, gone, in_states
+from tests.differential.script import SINK, SOURCE, Ask, Script, Wait, create, gone, in_states, is_running
 
 _RUNS = in_states("RUNNING", "RUNNING")
 _EMPTY = {"connector.class": "FileStreamSource"}
@@ -46,7 +46,7 @@ LIFE = Script(
         Ask("put another kind", "PUT", "/connectors/{c}/config", SINK),
         Wait("/connectors/{c}", lambda status, body: status == 200 and body["type"] == "sink"),
         _RUNS,
-        Ask("status of another kind", "GET", "/connectors/{c}/status"),
+        Ask("status of another kind", "GET", "/connectors/{c}/status", is_settled=is_running),
     ),
 )
 

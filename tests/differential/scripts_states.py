@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.differential.script import SINK, SOURCE, TEXTS, Ask, Lines, Script, Wait, create, in_states, offsets
+from tests.differential.script import (
+    SINK,
+    SOURCE,
+    TEXTS,
+    Ask,
+    Lines,
+    Script,
+    Wait,
+    create,
+    in_states,
+    is_running,
+    offsets,
+)
 
 _RUNS, _PAUSED, _STOPPED = in_states("RUNNING", "RUNNING"), in_states("PAUSED", "PAUSED"), in_states("STOPPED")
 
@@ -71,8 +83,13 @@ RESTARTS = Script(
         _RUNS,
         Ask("restart saying no twice", "POST", "/connectors/{c}/restart?includeTasks=false&onlyFailed=false"),
         _RUNS,
-        Ask("restart what failed", "POST", "/connectors/{c}/restart?onlyFailed=true"),
-        Ask("restart what failed with tasks", "POST", "/connectors/{c}/restart?includeTasks=true&onlyFailed=true"),
+        Ask("restart what failed", "POST", "/connectors/{c}/restart?onlyFailed=true", is_settled=is_running),
+        Ask(
+            "restart what failed with tasks",
+            "POST",
+            "/connectors/{c}/restart?includeTasks=true&onlyFailed=true",
+            is_settled=is_running,
+        ),
         Ask("restart with tasks", "POST", "/connectors/{c}/restart?includeTasks=true&onlyFailed=false"),
         _RUNS,
         Ask("restart with nonsense", "POST", "/connectors/{c}/restart?includeTasks=nonsense"),

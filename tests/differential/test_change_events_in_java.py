@@ -29,7 +29,7 @@ from tests.differential.java_transforms import JavaRecord, JavaStep, JavaTransfo
 from tests.differential.test_records_in_java import as_java_says, decoded_at_a_sink, shown
 from tests.unit.pipeline.fakes import queued
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, needs_compiler, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, needs_compiler, pytest.mark.timeout(600)]
 
 PACKAGE = "io.debezium.transforms."
 ENVELOPED = ConverterSpec(ConverterKind.JSON, is_schema_enveloped=True)

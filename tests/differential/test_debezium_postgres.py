@@ -256,9 +256,7 @@ def prepare(database: Postgres) -> None:
 def database(postgres: Postgres) -> Iterator[Postgres]:
     """Whose slots are gone in the end, whoever still reads them."""
     yield postgres
-    slots = f"from pg_replication_slots where slot_name like '{postgres.name}%'"
-    postgres.run(f"select pg_terminate_backend(active_pid, 10000) {slots} and active_pid is not null")
-    postgres.run(f"select pg_drop_replication_slot(slot_name) {slots}")
+    postgres.drop_slots()
 
 
 async def wait_until_read(database: Postgres, readers: int) -> None:

@@ -12,7 +12,7 @@ from spark_batch.transforms.value_parsing import parsed_value
 from tests.differential.java_transforms import JavaTransforms, needs_compiler
 from tests.differential.test_records_in_java import LITERALS
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, needs_compiler, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, needs_compiler, pytest.mark.timeout(600)]
 
 STRUCTURED = [
     "[1,2]", "[1, 40000]", "[1,1.5]", "[1.1,1e300]", '["a","b"]', '["a, b" , ":"]', '[" "]', '["a\\"b"]', '["a\\\\"]',

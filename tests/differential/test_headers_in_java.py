@@ -36,7 +36,7 @@ from tests.differential.test_records_in_java import (
     table,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, needs_compiler, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, needs_compiler, pytest.mark.timeout(600)]
 
 JSON_HEADERS = "org.apache.kafka.connect.json.JsonConverter"
 CONVERTED = {

@@ -38,7 +38,7 @@ from tests.differential.test_records_in_java import (
     table,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, needs_compiler, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, needs_compiler, pytest.mark.timeout(600)]
 
 CONVERTERS: dict[str, tuple[str, dict[str, str]]] = {
     "simple": ("org.apache.kafka.connect.storage.SimpleHeaderConverter", {}),

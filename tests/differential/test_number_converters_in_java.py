@@ -24,7 +24,7 @@ from spark_batch.plan_findings import plan_findings
 from tests.differential.java_transforms import JavaTransforms, needs_compiler
 from tests.differential.test_records_in_java import ENVELOPED, asked, properties, table
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, needs_compiler, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, needs_compiler, pytest.mark.timeout(600)]
 
 BYTES_CONVERTER = "org.apache.kafka.connect.converters.ByteArrayConverter"
 BODIES: list[bytes | None] = [

@@ -30,7 +30,7 @@ from spark_batch.transforms.catalog import Step
 from tests.differential.java_transforms import PACKAGE, JavaRecord, JavaStep, JavaTransforms, needs_compiler
 from tests.unit.pipeline.fakes import queued
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, needs_compiler, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, needs_compiler, pytest.mark.timeout(600)]
 
 JSON, ENVELOPED = ConverterSpec(ConverterKind.JSON), ConverterSpec(ConverterKind.JSON, is_schema_enveloped=True)
 HEADERS_TYPE = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))

@@ -15,7 +15,7 @@ from tests.differential.deliberate import DELIBERATE, Difference
 from tests.differential.script import Ask, Script
 from tests.java_connect import JavaConnect
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SCRIPTS = (
     *scripts_connectors.SCRIPTS,

@@ -14,7 +14,7 @@ from tests.integration.sinks.sink_runs import Sinks, lines_of, wait_until
 from tests.java_connect import JavaConnect
 from tests.stack import KafkaStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 DATA = "org.apache.kafka.connect.data"
 
 

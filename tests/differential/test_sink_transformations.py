@@ -27,7 +27,7 @@ from tests.integration.sinks.sink_runs import Sinks, lines_of, stored, wait_unti
 from tests.java_connect import JavaConnect
 from tests.stack import KafkaStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
 PACKAGE = "org.apache.kafka.connect.transforms"
 TIMESTAMP_MS = 1_700_000_000_123
@@ -252,7 +252,7 @@ async def test_dead_letters_are_equal(
         configs[side] = config(side, topic_name, tmp_path, {**case.properties, **tolerant})
     sinks = Sinks(kafka.bootstrap, configs["ours"])
     files = tmp_path / "ours", tmp_path / "java"
-    async with java_sink(java_connect.server, configs["java"]), sinks.running(), asyncio.timeout(150):
+    async with java_sink(java_connect.server, configs["java"]), sinks.running(), asyncio.timeout(400):
         for side in ("ours", "java"):
             found: list[StoredRecord] = []
             while len(found) + len(lines_of(tmp_path / side)) < len(case.values):

@@ -42,7 +42,7 @@ from tests.differential.test_transformations_in_java import (
     without_nulls,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, needs_compiler, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, needs_compiler, pytest.mark.timeout(600)]
 
 FIELDS = ("flag", "small", "big", "double", "text", "at", "day", "price", "list", "home")
 SIDED: Mapping[str, tuple[dict[str, str], ...]] = {

@@ -20,7 +20,7 @@ from service.kafka.reader import read_topic
 from tests.cluster.processes import REAL, WorkerProcess, wait_for
 from tests.differential.stores_between import TASK_CLASS, StoresBetween
 from tests.faults.worker_life import write_properties
-from tests.java_connect import opened_connect, worker_properties
+from tests.java_connect import PATIENT, opened_connect, worker_properties
 from tests.rest_client import RestClient
 from tests.stack import KafkaStack
 
@@ -33,8 +33,8 @@ pytestmark = [
 
 EXACTLY_ONCE = {"exactly.once.source.support": "enabled"}
 """So that Connect repeats nothing either; headrace always does it so."""
-SPARK_LOOKS_MAX = 180
-CONNECT_STOP_SECONDS_MAX = 60.0
+SPARK_LOOKS_MAX = 300
+CONNECT_STOP_SECONDS_MAX = 120.0
 """So that it commits the offsets of its sink on a busy machine too: who comes next would write lines twice."""
 TOPIC_LOOK_SECONDS = 0.5
 """Each look reads a topic from its beginning."""
@@ -129,7 +129,7 @@ class Group:
         """One worker of headrace, as its operator starts it, from the same file but for the port."""
         (port,) = free_ports(1)
         properties = worker_properties(self.bootstrap, group=self.name, port=port)
-        own = {"data.dir": str(self.folder / "data"), "spark.remote": self.spark_remote}
+        own = {"data.dir": str(self.folder / "data"), "spark.remote": self.spark_remote, **PATIENT}
         file = write_properties(self.folder / "headrace.properties", {**properties, **EXACTLY_ONCE, **own})
         async with aiohttp.ClientSession() as client:
             worker = WorkerProcess(file, f"http://127.0.0.1:{port}", client, command=REAL)

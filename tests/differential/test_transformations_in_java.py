@@ -30,7 +30,7 @@ from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterS
 from spark_batch.plan_findings import plan_findings
 from tests.differential.java_transforms import JavaRecord, JavaStep, JavaTransforms, needs_compiler
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, needs_compiler, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, needs_compiler, pytest.mark.timeout(600)]
 
 ENVELOPED = ConverterSpec(ConverterKind.JSON, is_schema_enveloped=True)
 PLAIN = ConverterSpec(ConverterKind.JSON)

@@ -31,7 +31,7 @@ class Counting:
         thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="counting server")
         thread.start()
         try:
-            assert self._is_up.wait(30)
+            assert self._is_up.wait(120)
             yield
         finally:
             self._is_over.set()
@@ -62,9 +62,10 @@ class Counting:
         await response.prepare(request)
         number = int(request.headers.get("Last-Event-ID", "-1")) + 1
         while True:
-            for number in range(number, self.numbers):  # noqa: B020 - goes on where it was
-                await response.write(b'id: %d\ndata: {"number": %d}\n\n' % (number, number))
-            number = max(number, self.numbers)
+            end = self.numbers  # which grows while what is written has to wait
+            for told in range(number, end):
+                await response.write(b'id: %d\ndata: {"number": %d}\n\n' % (told, told))
+            number = max(number, end)
             await asyncio.sleep(TICK_SECONDS)
 
     async def _tell_messages(self, request: web.Request) -> web.WebSocketResponse:
@@ -73,9 +74,10 @@ class Counting:
         await socket.prepare(request)
         number = int(json.loads(await socket.receive_str())["after"]) + 1
         while not socket.closed:
-            for told in range(number, self.numbers):
+            end = self.numbers
+            for told in range(number, end):
                 await socket.send_str(f'{{"number": {told}}}')
-            number = max(number, self.numbers)
+            number = max(number, end)
             await asyncio.sleep(TICK_SECONDS)
         return socket
 
@@ -85,7 +87,8 @@ class Counting:
         await response.prepare(request)
         number = self.numbers
         while True:
-            for told in range(number, self.numbers):
+            end = self.numbers
+            for told in range(number, end):
                 await response.write(b'{"number": %d}\r\n' % told)
-            number = self.numbers
+            number = end
             await asyncio.sleep(TICK_SECONDS)

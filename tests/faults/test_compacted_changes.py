@@ -164,7 +164,7 @@ def demand_the_table_by_keys(watched: Watched, life: WorkerLife, run: Run, rows:
 
         assert wait_until(is_compacted, seconds_max=SECONDS_MAX, look_seconds=1)
         assert table_of(watched.told(watched.records())) == rows()
-        assert life.stop(seconds_max=60) == 0, life.log_text()[-6000:]
+        assert life.stop(seconds_max=300) == 0, life.log_text()[-6000:]
     finally:
         life.end()
 
@@ -240,9 +240,7 @@ def test_postgresql(watched: Watched, postgres: Postgres, tmp_path: Path) -> Non
     try:
         demand_the_table_by_keys(watched, worker_life(watched, name, tmp_path, properties), run, rows)
     finally:
-        postgres.run(
-            f"select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = '{postgres.name}'"
-        )
+        postgres.drop_slots()
 
 
 def test_mariadb(watched: Watched, mariadb: MariaDb, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.faults.topic_watch import committed_end, wait_for_commits
 from tests.faults.worker_life import LOG_LOOK_SECONDS, WorkerLife, wait_until
 from tests.stack import KafkaStack
 
-pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 POLL_MS = "500"
 """Nothing is killed here, so neither need be at work at each moment: each micro-batch has its price."""
 
@@ -35,10 +35,10 @@ def test_the_older_of_two_workers_is_fenced(
     try:
         with source.growing():
             older.start()
-            assert wait_for_commits(kafka.bootstrap, topic_name, beyond=0, seconds_max=180)
+            assert wait_for_commits(kafka.bootstrap, topic_name, beyond=0, seconds_max=300)
             newer.start()
             has_failed = wait_until(
-                lambda: older.events("task_failed") != [], seconds_max=180, look_seconds=LOG_LOOK_SECONDS
+                lambda: older.events("task_failed") != [], seconds_max=300, look_seconds=LOG_LOOK_SECONDS
             )
             assert has_failed, older.log_text()[-4000:]
             (failure,) = older.events("task_failed")
@@ -47,12 +47,12 @@ def test_the_older_of_two_workers_is_fenced(
             status, health = older.get("/health/ready")
             assert (status, "took over" in health) == (503, True)
             seen = committed_end(kafka.bootstrap, topic_name)
-            assert wait_for_commits(kafka.bootstrap, topic_name, beyond=seen, seconds_max=180)
-            assert older.stop(seconds_max=60) == 1
+            assert wait_for_commits(kafka.bootstrap, topic_name, beyond=seen, seconds_max=300)
+            assert older.stop(seconds_max=300) == 1
             assert newer.events("task_failed") == []
-        assert newer.stop(seconds_max=60) == 0
+        assert newer.stop(seconds_max=300) == 0
         newer.start("--until-idle", "2")
-        assert newer.wait(seconds_max=120) == 0, newer.log_text()[-4000:]
+        assert newer.wait(seconds_max=300) == 0, newer.log_text()[-4000:]
     finally:
         older.end()
         newer.end()

@@ -15,10 +15,10 @@ from tests.faults.topic_watch import committed_end, wait_for_commits
 from tests.faults.worker_life import WorkerLife, wait_until
 from tests.stack import KafkaStack
 
-pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 BACKLOG_LINES = 200_000
-STOP_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 300.0
 """Far beyond the deadline of 8 s, which the report of the stop tells of: a busy machine takes long to end processes."""
 
 
@@ -33,15 +33,18 @@ def test_signals_stop_in_stages_and_lose_nothing(kafka: KafkaStack, topic_name: 
             for number in (signal.SIGTERM, signal.SIGINT):
                 _start_and_wait_for_progress(life, kafka, topic_name)
                 assert life.stop(number=number, seconds_max=STOP_SECONDS_MAX) == 0, life.log_text()[-4000:]
+            # One that waits long for a Spark that hangs: the second signal may be late.
+            with files[0].open("a", encoding="utf-8") as worker:
+                worker.write("task.shutdown.graceful.timeout.ms=300000\n")
             _start_and_wait_for_progress(life, kafka, topic_name)
             children = life.children()
             with _without_spark(children):
                 life.process.send_signal(signal.SIGTERM)
-                assert wait_until(lambda: life.events("worker_stopping")[2:] != [], seconds_max=60)
+                assert wait_until(lambda: life.events("worker_stopping")[2:] != [], seconds_max=300)
                 assert life.stop(number=signal.SIGTERM, seconds_max=STOP_SECONDS_MAX) == -signal.SIGTERM
-            assert wait_until(lambda: not any(child.is_running() for child in children), seconds_max=60)
+            assert wait_until(lambda: not any(child.is_running() for child in children), seconds_max=300)
         life.start("--until-idle", "2")
-        assert life.wait(seconds_max=180) == 0, life.log_text()[-4000:]
+        assert life.wait(seconds_max=300) == 0, life.log_text()[-4000:]
     finally:
         life.end()
     assert [line for line in life.log_text().splitlines() if not line.startswith("{")] == [], "each line is an event"
@@ -71,5 +74,5 @@ def _without_spark(children: Sequence[psutil.Process]) -> Iterator[None]:
 def _start_and_wait_for_progress(life: WorkerLife, kafka: KafkaStack, topic: str) -> None:
     seen = committed_end(kafka.bootstrap, topic)
     life.start()
-    has_moved = wait_for_commits(kafka.bootstrap, topic, beyond=seen, seconds_max=180)
+    has_moved = wait_for_commits(kafka.bootstrap, topic, beyond=seen, seconds_max=300)
     assert has_moved, life.log_text()[-4000:]

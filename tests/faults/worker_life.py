@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,7 @@ class WorkerLife:
                 return int(answer.status), answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
-        except OSError:
+        except (OSError, HTTPException):  # also where it ends in the middle of an answer
             return 0, ""
 
     def _told_url(self) -> str:
@@ -135,7 +136,8 @@ class WorkerLife:
 
 
 def _events_in(text: str, name: str) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in text.splitlines() if line.startswith('{"')]
+    # The last line may be half written.
+    lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.startswith('{"') and line[-1] == "\n"]
     return [line for line in lines if not name or line.get("event") == name]
 
 

@@ -36,6 +36,8 @@ ORDER_SCHEMA: dict[str, Any] = {
     ],
 }
 OWN_CONNECTOR = '''
+from pathlib import Path
+
 from fetchers.sdk import FetcherConfig, Page, SourceConnector
 
 
@@ -52,6 +54,9 @@ class Countdown(SourceConnector[CountdownConfig]):
         while left:
             left -= 1
             yield Page([b'{"left":%d}' % left], offset={"left": left})
+        # A round that is not over is not idle: so long the worker cannot end by itself.
+        while not Path(__file__).with_name("seen").exists():
+            await context.clock.sleep(0.1)
 '''
 
 
@@ -171,6 +176,8 @@ class FinishedRun:
     """Distinct answers of ``/health/ready``, in order."""
     metrics: str = ""
     """The last that ``/metrics`` said."""
+    is_running_seen: bool = False
+    """Whether every task was RUNNING when health was asked."""
 
     def name(self, short: str) -> str:
         """Full name of a connector, which is that of its topic."""
@@ -188,18 +195,35 @@ class FinishedRun:
         """Their values, out of Avro."""
         return journal.decoded(self.values(short), registry_url=self.registry_url)
 
+    def delivered(self, *shorts: str) -> dict[str, float]:
+        """By connector, what the metrics say of those that have delivered anything."""
+        lines = [line for line in self.metrics.splitlines() if line.startswith("headrace_records_delivered_total{")]
+        return {
+            short: float(line.rpartition(" ")[2])
+            for line in lines
+            for short in shorts
+            if f'{self.name(short)}"' in line
+        }
+
     def watch_to_the_end(self) -> None:
-        """Look at health and metrics until the worker ends by itself."""
+        """Look at health and metrics until all is seen, and the worker has ended by itself."""
         for _ in range(int(RUN_SECONDS_MAX / LOOK_SECONDS)):
             if not self.life.is_running:
                 break
             health = self.life.get("/health/ready")
             if health[0] and (not self.healths or health != self.healths[-1]):
                 self.healths.append(health)
+                self.is_running_seen |= _are_running(*health)
             status, text = self.life.get("/metrics")
             self.metrics = text if status == 200 else self.metrics
+            if self.is_running_seen and self.delivered("orders", "http") == {"orders": len(ORDERS), "http": ITEMS}:
+                (self.folder / "seen").touch()
             pause(LOOK_SECONDS)
-        self.exit_code = self.life.wait(seconds_max=60)
+        self.exit_code = self.life.wait(seconds_max=180)
+
+
+def _are_running(status: int, health: str) -> bool:
+    return status == 200 and {task["state"] for task in json.loads(health)["tasks"].values()} == {"RUNNING"}
 
 
 @contextmanager
@@ -219,8 +243,7 @@ def finished_run(folder: Path, *, prefix: str, bootstrap: str, registry_url: str
         _store_offset_as_connect(bootstrap, prefix, parts["resumed"]["file"])
         run = FinishedRun(prefix, bootstrap, registry_url, folder, life, simulator.server.truth())
         try:
-            # Long enough that the last of its figures are seen before it ends.
-            life.start("--until-idle", "10")
+            life.start("--until-idle", "2")
             run.watch_to_the_end()
         finally:
             life.end()
@@ -248,6 +271,8 @@ def _files(
         "offset.storage.topic": f"{prefix}-offsets",
         "dedupe.storage.topic": f"{prefix}-dedupe",
         "log.format": "json",
+        # That each task has stopped complete is not a matter of how busy the machine is.
+        "task.shutdown.graceful.timeout.ms": "60000",
     }
     files = [write_properties(folder / "worker.properties", worker)]
     for short, properties in parts.items():

@@ -1,6 +1,7 @@
 """Workers of a group without anything to run: in this process, or as one of their own that can be killed.
 
-As a process: ``python -m tests.integration.group_worker BOOTSTRAP GROUP NAME`` writes one JSON line for each view.
+As a process: ``python -m tests.integration.group_worker BOOTSTRAP GROUP NAME SESSION`` writes one JSON line for each
+view; ``SESSION`` in seconds.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from tests.unit.herder.config_log import cluster, member
 ROOT = Path(__file__).parents[2]
 CONFIG = cluster({f"c{number}": 2 for number in range(6)}, offset=100)
 """What every worker here has read; 6 connectors and 12 tasks."""
-SESSION_SECONDS = 6.0
-"""The least that brokers allow by default: of a worker that is to be missed."""
-CALM_SECONDS = 30.0
+SESSION_SECONDS = 10.0
+"""Of a worker that is to be missed, and not before it is killed or stopped."""
+CALM_SECONDS = 60.0
 """Of one that is not: a busy machine that keeps it waiting does not put it out of the group."""
 GRACE_SECONDS = 1.0
 LOOK_SECONDS = 0.02
@@ -87,6 +88,8 @@ class GroupWorker:
         """Prepare; its name is one letter."""
         self.tracker = tracker or AssignmentTracker(CONFIG)
         self.views: list[View] = []
+        self.settled: list[View] = []
+        """Those that are no matter of a round that goes on: what has passed by since is among them."""
         self.events: list[Event] = []
         self.membership = GroupMembership(
             member(name),
@@ -126,20 +129,41 @@ class GroupWorker:
             await self._changed.wait()
         return self.view
 
+    async def first(self, condition: Callable[[View], bool], *, after: int = 0) -> View:
+        """The first settled view, not counting so many, that meets it, also where it has passed by meanwhile."""
+        while True:
+            self._changed.clear()
+            for view in self.settled[after:]:
+                if condition(view):
+                    return view
+            await self._changed.wait()
+
     def _look(self) -> None:
         self.views.append(self.view)
+        if not self.membership.is_rebalancing:
+            self.settled.append(self.view)
         self._changed.set()
 
 
 class WorkerProcess:
     """A worker in a process of its own."""
 
-    def __init__(self, bootstrap: str, group: str, name: str, *, log: Path) -> None:
+    def __init__(self, bootstrap: str, group: str, name: str, *, log: Path, session_seconds: float) -> None:
         """Start it; its views go to ``log``."""
         self._log = log
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                bound([sys.executable, "-m", "tests.integration.group_worker", bootstrap, group, name]),
+                bound(
+                    [
+                        sys.executable,
+                        "-m",
+                        "tests.integration.group_worker",
+                        bootstrap,
+                        group,
+                        name,
+                        f"{session_seconds}",
+                    ]
+                ),
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
                 stdout=output,
@@ -164,9 +188,11 @@ class WorkerProcess:
 
 
 @contextmanager
-def worker_process(bootstrap: str, group: str, name: str, *, log: Path) -> Iterator[WorkerProcess]:
+def worker_process(
+    bootstrap: str, group: str, name: str, *, log: Path, session_seconds: float = SESSION_SECONDS
+) -> Iterator[WorkerProcess]:
     """A worker in a process of its own, killed at the end of the block."""
-    worker = WorkerProcess(bootstrap, group, name, log=log)
+    worker = WorkerProcess(bootstrap, group, name, log=log, session_seconds=session_seconds)
     try:
         yield worker
     finally:
@@ -174,8 +200,8 @@ def worker_process(bootstrap: str, group: str, name: str, *, log: Path) -> Itera
         worker.process.wait()
 
 
-async def _run(bootstrap: str, group: str, name: str) -> None:
-    async with GroupWorker(bootstrap, group, name, session_seconds=SESSION_SECONDS) as worker:
+async def _run(bootstrap: str, group: str, name: str, session_seconds: str) -> None:
+    async with GroupWorker(bootstrap, group, name, session_seconds=float(session_seconds)) as worker:
         last = None
         while os.getppid() != 1:
             # Looked at, and not only heard of: what counts is what a tick would see.
@@ -187,4 +213,4 @@ async def _run(bootstrap: str, group: str, name: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_run(*sys.argv[1:4]))
+    asyncio.run(_run(*sys.argv[1:5]))

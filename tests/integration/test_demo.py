@@ -21,7 +21,7 @@ from tests.faults.worker_life import ROOT
 @pytest.mark.integration
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_demo_balances_its_accounts(tmp_path: Path) -> None:
     """At least 100,000 events, each found once, every bad line a dead letter, exit code 0."""
     figures_file = tmp_path / "figures.json"
@@ -31,7 +31,7 @@ def test_the_demo_balances_its_accounts(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=850,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

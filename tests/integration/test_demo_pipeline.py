@@ -20,7 +20,7 @@ from tests.stack import KafkaStack, RegistryStack
 @pytest.mark.integration
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_each_hop_of_the_pipeline_holds_what_was_inserted(
     kafka: KafkaStack, registry: RegistryStack, *, mariadb: MariaDb, opensearch: str, tmp_path: Path
 ) -> None:
@@ -45,7 +45,7 @@ def test_each_hop_of_the_pipeline_holds_what_was_inserted(
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=850,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -20,7 +20,7 @@ from service.embedded.server import EmbeddedServer
 from service.embedded.supervision import keep_running
 from tests.stack import KafkaStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 _OWNER = """
 import asyncio, sys

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -13,7 +14,7 @@ import pytest
 
 from service.embedded.probe import is_broker_ready
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 _ROOT = Path(__file__).parents[2]
 _COMMAND = """
@@ -52,7 +53,12 @@ async def _line_with(stream: asyncio.StreamReader | None, word: str) -> str:
 
 
 def _java_children(pid: int) -> list[psutil.Process]:
-    return [child for child in psutil.Process(pid).children(recursive=True) if "java" in child.name()]
+    found = []
+    for child in psutil.Process(pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it was there for a moment
+            if "java" in child.name():
+                found.append(child)
+    return found
 
 
 async def test_command_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from service.embedded.errors import DataDirectoryBusy
 from service.embedded.registry import embedded_registry
 from tests.stack import RegistryStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 _FIRST = '{"type":"record","name":"Event","fields":[{"name":"id","type":"long"}]}'
 _INCOMPATIBLE = '{"type":"record","name":"Event","fields":[{"name":"id","type":"string"}]}'

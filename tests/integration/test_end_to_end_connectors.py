@@ -168,20 +168,8 @@ def test_health_and_metrics_can_be_asked_while_it_runs(run: FinishedRun) -> None
     """First not ready, with what is missing; then ready with every task; metrics count what was delivered."""
     assert run.healths[0][0] == 503
     assert json.loads(run.healths[0][1])["components"]["spark"]["ready"] is False
-    ready = [json.loads(text) for status, text in run.healths if status == 200]
-    assert any({task["state"] for task in health["tasks"].values()} == {"RUNNING"} for health in ready)
-    delivered = {
-        line.partition(" ")[0]: float(line.rpartition(" ")[2])
-        for line in run.metrics.splitlines()
-        if line.startswith("headrace_records_delivered_total{")
-    }
-    by_connector = {
-        short: count
-        for label, count in delivered.items()
-        for short in ("orders", "http")
-        if f'{run.name(short)}"' in label
-    }
-    assert by_connector == {"orders": len(ORDERS), "http": ITEMS}
+    assert run.is_running_seen
+    assert run.delivered("orders", "http") == {"orders": len(ORDERS), "http": ITEMS}
 
 
 def test_no_secret_is_logged(run: FinishedRun) -> None:

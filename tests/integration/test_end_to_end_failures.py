@@ -103,7 +103,7 @@ def run(
         assert have_failed, life.log_text()[-6000:]
         status, health = life.get("/health/ready")
         assert status == 503
-        exit_code = life.stop(seconds_max=60)
+        exit_code = life.stop(seconds_max=300)
         delivered = journal.committed_records(kafka.bootstrap, f"{prefix}-intolerant")
         values = [record.value for record in delivered]
         yield FailedRun(life, kafka.bootstrap, prefix, folder, exit_code, health, large, values)
@@ -228,7 +228,7 @@ def test_an_offset_topic_that_forgets_is_refused(
     )
     try:
         life.start("--until-idle", "0")
-        assert life.wait(seconds_max=180) == 1, life.log_text()[-4000:]
+        assert life.wait(seconds_max=300) == 1, life.log_text()[-4000:]
     finally:
         life.end()
     (failure,) = life.events("task_failed")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from service.kafka.admin import KafkaAdmin
-from service.kafka.client import KafkaSettings
+from service.kafka.client import ConsumerSettings, KafkaSettings
 from service.kafka.errors import CommitOutdated
 from service.kafka.group_consumer import GroupConsumer, Subscription
 from service.kafka.library import GroupMember
@@ -51,7 +52,8 @@ async def member_of_a_group(settings: KafkaSettings, topic: str) -> AsyncIterato
     """The only member, which has the topic's partition."""
     async with KafkaAdmin.opened(settings) as admin:
         await admin.ensure_topic(topic)
-    consumer = GroupConsumer(settings, Subscription((topic,)), group_id=f"connect-{topic}", listener=_Nobody())
+    calm = replace(settings, consumer=ConsumerSettings(session_seconds_max=60.0))
+    consumer = GroupConsumer(calm, Subscription((topic,)), group_id=f"connect-{topic}", listener=_Nobody())
     await consumer.start()
     try:
         while not consumer.lags():

@@ -31,6 +31,7 @@ from service.pipeline.task import FlowParts
 from service.stores.connector_offsets import OffsetTopics
 from service.stores.dedupe_store import DedupeStore
 from service.stores.offsets import OffsetStore
+from service.worker import instances as running_instances
 from service.worker.connectors import ConnectorParts
 from service.worker.instances import InstanceParts, RunningInstances
 from service.worker.kinds import KindMaker, Kinds
@@ -43,7 +44,7 @@ from tests.unit.pipeline.fakes import FakeConversion, InThreads
 
 pytestmark = pytest.mark.integration
 JAVA_TASK = "org.apache.kafka.connect.file.FileStreamSourceTask"
-WAIT_SECONDS = 60
+WAIT_SECONDS = 180
 
 
 @dataclass
@@ -238,9 +239,10 @@ async def test_a_connector_goes_on_with_an_offset_topic_of_its_own_and_without(
 
 
 async def test_fenced_by_a_newer_incarnation_elsewhere_it_ends_quietly(
-    kafka: KafkaStack, topic_name: str, tmp_path: Path
+    kafka: KafkaStack, topic_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other worker goes on where this one was; here nothing is FAILED once the task is no longer wanted."""
+    monkeypatch.setattr(running_instances, "FENCED_GRACE_SECONDS", 600.0)
     here, there = (Site(kafka.bootstrap, tmp_path, topic_name) for _ in range(2))
     file, task_id = tmp_path / "in.txt", TaskId("c", 0)
     config = {"name": "c", "connector.class": "FileStreamSource", "file": str(file), "topic": topic_name}

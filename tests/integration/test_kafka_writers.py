@@ -139,12 +139,11 @@ async def test_a_cancelled_commit_is_aborted(kafka: KafkaStack, topic_name: str)
     await writer.start()
     await writer.commit([records(topic_name, [b"first"])])
     values: list[bytes | None] = [b"x" * 1000] * 3000
-    async with asyncio.TaskGroup() as group:
+    async with TopicFeed.opened(settings, topic_name, is_committed=False) as feed, asyncio.TaskGroup() as group:
         commit = group.create_task(writer.commit([records(topic_name, values)]))
-        async with TopicFeed.opened(settings, topic_name, is_committed=False) as feed:
-            # Some of it has reached the broker: the commit is under way.
-            while max((await feed.ends()).values()) < 50:
-                assert not commit.done()
+        # Some of it has reached the broker: the commit is under way.
+        while max((await feed.ends()).values()) < 50:
+            assert not commit.done()
         commit.cancel()
     assert commit.cancelled()
     assert not writer.is_usable
@@ -195,7 +194,7 @@ async def test_a_limit_that_is_lowered_meanwhile_is_asked_for_by_the_next_writer
 
 async def commit_until_refused(writer: TransactionalWriter, write: TopicRecords) -> None:
     """A setting counts a moment after it was changed."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while True:
             await writer.commit([write])
 
@@ -244,9 +243,9 @@ DAY_MS = 86_400_000
 @pytest.mark.parametrize(
     ("days", "limits"),
     [
-        (2, {"message.timestamp.after.max.ms": "60000"}),
-        (-2, {"message.timestamp.before.max.ms": "60000"}),
-        (2, {"message.timestamp.after.max.ms": "60000", "message.timestamp.type": "LogAppendTime"}),
+        (2, {"message.timestamp.after.max.ms": "3600000"}),
+        (-2, {"message.timestamp.before.max.ms": "3600000"}),
+        (2, {"message.timestamp.after.max.ms": "3600000", "message.timestamp.type": "LogAppendTime"}),
     ],
 )
 async def test_a_time_is_taken_unless_the_topic_refuses_it(

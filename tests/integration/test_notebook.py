@@ -65,7 +65,12 @@ def _executed(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[
     monkeypatch.setenv("IPYTHONDIR", str(folder / "ipython"))
     notebook = nbformat.read(_NOTEBOOKS / name, as_version=4)  # type: ignore[no-untyped-call]
     nbclient.NotebookClient(
-        notebook, timeout=_CELL_SECONDS_MAX, resources={"metadata": {"path": str(folder)}}
+        notebook,
+        timeout=_CELL_SECONDS_MAX,
+        startup_timeout=_CELL_SECONDS_MAX,
+        # What a cell says comes on another channel than that it is over; by default it is left out after four seconds.
+        iopub_timeout=_CELL_SECONDS_MAX,
+        resources={"metadata": {"path": str(folder)}},
     ).execute()
     return ["".join(_texts(cell)) for cell in notebook.cells if cell.cell_type == "code"]
 

@@ -12,7 +12,7 @@ from tests import journal
 from tests.faults.topic_watch import committed_end
 from tests.faults.worker_life import LOG_LOOK_SECONDS, WorkerLife, wait_until, write_properties
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SCHEMA = {"type": "record", "name": "Numbered", "fields": [{"name": "number", "type": "long"}]}
 LINES = 50
@@ -37,13 +37,13 @@ def test_an_embedded_worker_needs_nothing_else(tmp_path: Path) -> None:
             )
             assert is_there, life.log_text()[-4000:]
             if number == 1:
-                assert life.stop(seconds_max=60) == 0, life.log_text()[-4000:]
+                assert life.stop(seconds_max=300) == 0, life.log_text()[-4000:]
         values = [record.value for record in journal.committed_records(bootstrap, "numbers")]
         url = f"http://127.0.0.1:{registry_port}/apis/ccompat/v7"
         assert [item["number"] for item in journal.decoded(values, registry_url=url)] == list(range(2 * LINES))
         left = life.kill()
         assert len(left) >= 3
-        assert wait_until(lambda: not any(process.is_running() for process in left), seconds_max=60)
+        assert wait_until(lambda: not any(process.is_running() for process in left), seconds_max=300)
     finally:
         life.end()
 

@@ -121,7 +121,7 @@ async def test_aborted_offsets_are_never_seen(settings: KafkaSettings, topic_nam
     await producer.begin_transaction()
     await (await producer.send(topic_name, b'{"position":2}', key=b'["c",{}]'))
     await producer.abort_transaction()
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(300):
         assert await store.read("c") == {"{}": {"position": 1}}
     await store.close()
     await writer.stop()
@@ -207,7 +207,7 @@ async def test_chunks_are_found_where_an_older_topic_has_them(settings: KafkaSet
         assert await remember(store, 1, writer, 1)
         await library.client_of(admin._client).force_metadata_update()
         await admin._client.create_partitions({topic_name: NewPartitions(total_count=PARTITIONS)})
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while await admin.partition_count(topic_name) != PARTITIONS:
                 await asyncio.sleep(0.05)
     assert partition_of(("c", 1), PARTITIONS) != 0
@@ -224,7 +224,7 @@ async def test_a_topic_that_is_given_partitions_is_read_in_all_of_them(
     store = OffsetStore(settings, topic_name)
     await store.ensure(partitions=1)
     for number, partitions in enumerate((1, 5)):
-        async with KafkaAdmin.opened(settings) as admin, asyncio.timeout(60):
+        async with KafkaAdmin.opened(settings) as admin, asyncio.timeout(180):
             if partitions > 1:
                 await library.client_of(admin._client).force_metadata_update()
                 await admin._client.create_partitions({topic_name: NewPartitions(total_count=partitions)})
@@ -259,14 +259,14 @@ async def test_a_topic_that_is_made_anew_is_read_anew(settings: KafkaSettings, t
         await writer.stop()
         if position == 1:
             assert len(await store.read("c")) == 2
-            async with KafkaAdmin.opened(settings) as admin, asyncio.timeout(60):
+            async with KafkaAdmin.opened(settings) as admin, asyncio.timeout(180):
                 await admin._client.delete_topics([topic_name])
                 while await admin.partition_count(topic_name):
                     await asyncio.sleep(0.05)
             await store.ensure(partitions=1)
     tail = store._tail
     assert tail is not None
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while not tail.has_missed:
             await asyncio.sleep(0.05)
     assert await store.read("c") == {'{"x":2}': {"position": 2}}

@@ -18,7 +18,7 @@ from tests.bound import bound
 from tests.faults.worker_life import write_properties
 from tests.stack import KafkaStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
 _ROOT = Path(__file__).parents[2]
 _OWN_CONNECTOR = '''
@@ -49,7 +49,7 @@ class Installed:
     folder: Path
 
     def run(
-        self, *arguments: str, environ: Mapping[str, str] | None = None, seconds_max: int = 60
+        self, *arguments: str, environ: Mapping[str, str] | None = None, seconds_max: int = 180
     ) -> subprocess.CompletedProcess[str]:
         """Call `headrace` in a folder of its own, without a path to the repository."""
         return subprocess.run(

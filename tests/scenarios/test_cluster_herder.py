@@ -25,7 +25,7 @@ from tests.scenarios.cluster_workers import (
 from tests.scenarios.counting import counted
 from tests.stack import KafkaStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 RUNNING = {"": "RUNNING", "0": "RUNNING"}
 
 
@@ -151,7 +151,10 @@ async def test_work_that_becomes_more_gets_tasks_and_other_connectors_do_not_not
     """Parts appear while their source runs: all of each is delivered once, and only its own tasks begin anew."""
     path, names, other = cluster.folder / "counted", cluster.folder / "names.txt", cluster.file(["a"])
     names.write_text("x\n", encoding="utf-8")
-    async with cluster.worker() as first, cluster.worker() as second:
+    async with (
+        cluster.worker(session_timeout_ms="60000") as first,
+        cluster.worker(session_timeout_ms="60000") as second,
+    ):
         await first.done("POST", "/connectors", {"name": "other", "config": cluster.source(other)})
         more = {"connector.class": "tests.scenarios.counting:Counting", "count.to": "5", "parts.file": str(names)}
         config = cluster.source(path, **{"tasks.max": "3"}, **more)
@@ -174,7 +177,8 @@ async def test_work_that_becomes_more_gets_tasks_and_other_connectors_do_not_not
 async def test_a_stop_lets_a_task_deliver_what_it_holds(cluster: Cluster) -> None:
     """It is asked to stop, not cut off: fenced is what has let go. Then it goes on where it ended."""
     path, conversion = cluster.file(["a"]), GatedConversion()
-    async with cluster.worker(conversion=conversion) as worker:
+    # However long the gate stays closed, nobody cuts it off.
+    async with cluster.worker(conversion=conversion, task_shutdown_graceful_timeout_ms="300000") as worker:
         await worker.done("POST", "/connectors", {"name": "c", "config": cluster.source(path)})
         await worker.wait_states("c", RUNNING)
         await cluster.wait_lines(path, ["a"])
@@ -236,7 +240,7 @@ async def test_a_worker_that_starts_before_kafka_waits_for_it(cluster: Cluster, 
             assert (status, body["status"]) == (503, "starting")
             assert (await worker.ask("GET", "/connectors"))[0] == 503
             await asyncio.to_thread(kafka.restart)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(WAIT_SECONDS_MAX):
                 while (await worker.ask("GET", "/health"))[0] != 200:
                     await asyncio.sleep(0.1)
             running.worker.request_stop("test")
@@ -281,7 +285,7 @@ async def test_a_worker_can_be_stopped_while_the_broker_is_away(cluster: Cluster
             kafka.kill()
             await asyncio.sleep(1)
             began = asyncio.get_running_loop().time()
-        assert asyncio.get_running_loop().time() - began < 60
+        assert asyncio.get_running_loop().time() - began < WAIT_SECONDS_MAX
     finally:
         if not kafka.is_alive():
             kafka.restart()

@@ -14,7 +14,7 @@ from tests.rest_client import LOOK_SECONDS, WAIT_SECONDS_MAX
 from tests.scenarios.cluster_workers import Cluster
 from tests.stack import KafkaStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 SECRET = "hush-hush-hush"
 RUNNING = {"": "RUNNING", "0": "RUNNING"}
 

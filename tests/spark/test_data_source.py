@@ -33,7 +33,7 @@ PROJECT = MixpanelSettings(
     wrong_typed_per_day=7,
     duplicates_per_day=40,
 )
-READY_SECONDS_MAX = 120.0
+READY_SECONDS_MAX = 240.0
 STEP_SECONDS_MAX = 280.0
 TEST_SECONDS_MAX = 900
 
@@ -88,8 +88,8 @@ class Program:
         """End it; nothing of it is left."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(timeout=60)
-        self._reader.join(timeout=10)
+        self._process.wait(timeout=120)
+        self._reader.join(timeout=120)
         assert self._process.stdout is not None
         self._process.stdout.close()
 
@@ -208,7 +208,7 @@ def kill_executor_of(note: Path, driver: Program) -> None:
         waiting.wait(0.05)
     executor = next(parent for parent in psutil.Process(int(note.read_text())).parents() if parent.name() == "java")
     executor.send_signal(signal.SIGKILL)
-    executor.wait(30)
+    executor.wait(120)
 
 
 @pytest.mark.timeout(TEST_SECONDS_MAX)

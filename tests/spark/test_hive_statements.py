@@ -42,7 +42,7 @@ async def spark(folder: Path, query: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_select_sees_the_new_column(tmp_path: Path) -> None:
     """In a table of Spark's own catalogue, with a folder whose name had to be escaped, and that of null."""
     config = config_of(

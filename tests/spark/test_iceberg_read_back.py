@@ -42,7 +42,7 @@ async def query(lake: RestLake, text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_spark_reads_rows_before_and_after_the_schema_has_changed(rest_lake: RestLake) -> None:
     """All types, partitions, null lists of structs, and the column that was added on the way."""
     line = pa.struct([pa.field("sku", pa.string(), nullable=False)])

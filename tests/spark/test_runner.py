@@ -37,7 +37,7 @@ def unjudged_fixture() -> Iterator[None]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def runner() -> AsyncIterator[ConversionRunner]:
     """A started runner with two slots."""
-    found = ConversionRunner(local_settings(), slots=2, job_seconds_max=60)
+    found = ConversionRunner(local_settings(), slots=2, job_seconds_max=200)
     await found.start()
     yield found
     await found.stop()
@@ -54,7 +54,7 @@ def _slow_plan(rounds: int = 9_000_000) -> ConversionPlan:
 async def _until(condition: object, runner: ConversionRunner) -> None:
     """Let the loop run until the statistics say so."""
     assert callable(condition)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(200):
         while not condition(runner.statistics):
             await asyncio.sleep(0.01)
 
@@ -124,7 +124,9 @@ async def test_cancelled_conversion_keeps_its_slot_until_it_ends(runner: Convers
     batch = table([b'{"x":1}'] * 2)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(runner.convert(_slow_plan(200_000), batch)) for _ in range(4)]
-        await _until(lambda seen: seen.running == 2 and seen.waiting == 2, runner)
+        # At the loop's next turn, when two have their slots, and none can have been heard to have ended.
+        await asyncio.sleep(0)
+        assert (runner.statistics.running, runner.statistics.waiting) == (2, 2)
         for task in tasks:
             task.cancel()
     assert all(task.cancelled() for task in tasks)

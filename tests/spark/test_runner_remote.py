@@ -24,7 +24,7 @@ SCHEMA = json.dumps({"type": "record", "name": "R", "fields": [{"name": "x", "ty
 ENDLESS = "aggregate(sequence(1, 9000000), 0L, (sum, n) -> sum + length(sha2(cast(n + x as string), 512))) >= 0"
 SLOW_PLAN = ConversionPlan(PayloadFormat.JSON, Contract(SCHEMA, (Rule("slow", ENDLESS),)), value_converter=JSON)
 RULED_PLAN = ConversionPlan(PayloadFormat.JSON, Contract(SCHEMA, (Rule("positive", "x > 0"),)), value_converter=JSON)
-ENDS_SECONDS_MAX = 60.0
+ENDS_SECONDS_MAX = 180.0
 
 
 @pytest.fixture(name="server", scope="module")
@@ -62,7 +62,7 @@ async def test_what_is_given_up_gives_its_slot_back(runner: ConversionRunner, se
     runner._job_seconds_max = 3.0
     await refused(runner, SLOW_PLAN)
     await slots_given_back(runner)
-    runner._job_seconds_max = 60.0
+    runner._job_seconds_max = 200.0
     assert (await runner.convert(PLAN, table([b"{}"]))).num_rows == 1
 
     runner._job_seconds_max = 3.0
@@ -79,7 +79,7 @@ async def test_what_is_given_up_gives_its_slot_back(runner: ConversionRunner, se
         finally:
             for jvm in jvms:
                 jvm.resume()
-    runner._job_seconds_max = 60.0
+    runner._job_seconds_max = 200.0
     assert (await runner.convert(PLAN, table([b"{}"]))).num_rows == 1
 
 
@@ -104,7 +104,7 @@ async def test_a_server_that_is_started_anew_condemns_nothing(
 @asynccontextmanager
 async def started(server: ConnectServer) -> AsyncIterator[ConversionRunner]:
     """A runner with a session of its own, and one slot, so that the first one lost would be the last."""
-    runner = ConversionRunner(SparkSettings(remote=server.url), slots=1, job_seconds_max=60)
+    runner = ConversionRunner(SparkSettings(remote=server.url), slots=1, job_seconds_max=200)
     await runner.start()
     yield runner
     await runner.stop()

@@ -53,7 +53,8 @@ public final class Operations {
         demand(client.getConnectorConfig(name).get("batch.size").equals("9"), "a changed config");
         runs();
         demand(client.getConnectorTasks(name).size() == 1, "the tasks");
-        demand(client.getConnectorTaskStatus(name, 0).getState().equals("RUNNING"), "a task's state");
+        // The state that was waited for may have been from before the change.
+        until(() -> client.getConnectorTaskStatus(name, 0).getState().equals("RUNNING"), "a task's state");
         until(() -> client.getConnectorTopics(name).getTopics().contains(name), "the topics");
         demand(client.resetConnectorTopics(name), "a reset of topics");
     }

@@ -54,7 +54,8 @@ async function life() {
     await inStates("RUNNING", "RUNNING");
     const [task] = (await connector.getTasks()).data;
     assert.deepEqual(task.id, { connector: name, task: 0 });
-    assert.equal((await connector.getTaskStatus(0)).data.state, "RUNNING");
+    // The state that was waited for may have been from before the change.
+    await until(async () => (await connector.getTaskStatus(0)).data.state === "RUNNING");
 }
 
 async function states() {

@@ -21,7 +21,7 @@ from fetchers.sdk.testing.context import FakeContext
 from tests.databases import MariaDb, MySql
 
 pytestmark = pytest.mark.integration
-SECONDS_MAX = 120.0
+SECONDS_MAX = 300.0
 CLIENTS, TRANSACTIONS = 4, 60
 BUSY = {1020, 1062, 1205, 1213}
 """Errors of clients that are in each other's way."""

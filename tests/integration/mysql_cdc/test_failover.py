@@ -15,7 +15,7 @@ from tests.databases import MariaDb, MySql, running_mariadb, running_mysql
 from tests.integration.mysql_cdc.test_binlog import has_row, read, rows_of, source
 
 pytestmark = pytest.mark.integration
-SECONDS_MAX = 120.0
+SECONDS_MAX = 300.0
 LOOK_SECONDS = 0.05
 OTHER = 2
 

@@ -21,7 +21,7 @@ from tests.databases import MySql
 from tests.integration.mysql_cdc.test_binlog import has_row, read, rows_of, source
 
 pytestmark = pytest.mark.integration
-SECONDS_MAX = 120.0
+SECONDS_MAX = 300.0
 ROWS = 600
 PROGRESS = partition_key({"server": "shop", "snapshot": "tables"})
 KEYS = {"snapshot.fetch.size": "20", "table.poll.interval.ms": "50", "max.batch.bytes": "3000"}

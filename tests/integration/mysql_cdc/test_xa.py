@@ -100,8 +100,7 @@ async def test_rows_come_when_they_are_committed(each_mysql: MySql, bytes_max: s
 async def test_server_and_reader_fail_between_prepare_and_commit(each_mysql: MySql) -> None:
     """The place in the offset is enough; what is ended after the restart comes or does not come."""
     await each_mysql.rows(*CREATE[:2])
-    if each_mysql.scheme == "mariadb":
-        await each_mysql.rows("set global innodb_flush_log_at_trx_commit = 1")
+    await each_mysql.rows("set global innodb_flush_log_at_trx_commit = 1")
     context = await begun(each_mysql)
     for number, xid in enumerate(("'a'", "'b'", "'c'"), 1):
         await each_mysql.rows(*xa(xid, f"insert into t values ({number}, 'x')"))

@@ -15,7 +15,7 @@ from metrics.events import TableSnapshotMoved
 from tests.databases import Postgres
 from tests.integration.postgres_cdc.test_postgres_log import Followed, is_after_snapshot, records
 
-SECONDS_MAX = 120.0
+SECONDS_MAX = 300.0
 ROWS = 400
 
 

@@ -21,7 +21,7 @@ from tests.scenarios.cluster_workers import InstantConversion
 from tests.stack import KafkaStack
 
 PASSWORD = "hunter2 & söhne/47"
-SECONDS_MAX = 120.0
+SECONDS_MAX = 300.0
 
 
 class LeakingConfig(FetcherConfig):

@@ -31,8 +31,12 @@ from service.worker.lending import ClientSettings
 from service.worker.schemas import RegistrySchemas
 from tests.unit.sinks.fakes import NoSpark
 
-WAIT_SECONDS_MAX = 120.0
+WAIT_SECONDS_MAX = 240.0
 LOOK_SECONDS = 0.05
+CALM = {"consumer.session.timeout.ms": "60000"}
+"""Of tasks in this process, which take leave: a busy machine that keeps them waiting does not take partitions away."""
+QUICK = {"consumer.override.session.timeout.ms": "6000"}
+"""Of tasks in a process that is killed or frozen: so that the group soon notices."""
 
 
 @dataclass
@@ -48,7 +52,7 @@ class Sinks:
 
     async def task(self, number: int = 0, *, http: HttpDoor | None = None) -> SinkTask:
         """An incarnation of a task; nothing of it runs yet. ``http``: an open client, for sinks that ask by it."""
-        clients = ClientSettings({}, self.bootstrap)
+        clients = ClientSettings(CALM, self.bootstrap)
         parts = SinkParts(
             clients,
             self.registries,
@@ -121,6 +125,13 @@ async def wait_until(condition: Callable[[], bool], *, seconds_max: float = WAIT
     """Look again and again; fails when the condition does not come true in time."""
     async with asyncio.timeout(seconds_max):
         while not condition():
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+async def wait_until_found(condition: Callable[[], bool], *, seconds_max: float = WAIT_SECONDS_MAX) -> None:
+    """The same in a thread, for what a server is asked: tasks of this process go on meanwhile."""
+    async with asyncio.timeout(seconds_max):
+        while not await asyncio.to_thread(condition):
             await asyncio.sleep(LOOK_SECONDS)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from service.sinks.file.note import read_note
 from tests.bound import bound
-from tests.integration.sinks.sink_runs import Sinks, lines_of, produce, sink_properties, stored, wait_until
+from tests.integration.sinks.sink_runs import QUICK, Sinks, lines_of, produce, sink_properties, stored, wait_until
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow]
@@ -30,7 +30,8 @@ ONE_BAD_IN = 70
 @contextmanager
 def process(bootstrap: str, properties: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """A sink in a process of its own, killed at the end of the block."""
-    command = [sys.executable, str(Path(__file__).with_name("sink_process.py")), bootstrap, json.dumps(properties)]
+    told = json.dumps({**properties, **QUICK})
+    command = [sys.executable, str(Path(__file__).with_name("sink_process.py")), bootstrap, told]
     with subprocess.Popen(bound(command), cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as running:
         try:
             yield running
@@ -53,7 +54,6 @@ async def test_a_killed_sink_writes_every_record_once(kafka: KafkaStack, topic_n
         topic_name,
         topic_name,
         file,
-        consumer__override__session__timeout__ms="6000",
         consumer__override__max__poll__records="150",
         errors__tolerance="all",
         errors__deadletterqueue__topic__name=f"{topic_name}-letters",

@@ -28,7 +28,7 @@ async def knocked_at(port: int, *, times: int = 3) -> None:
         await is_enough.wait()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_a_sink_outlives_its_broker(kafka: KafkaStack, topic_name: str, tmp_path: Path) -> None:
     """Commits fail meanwhile and are made up for; the task neither fails nor repeats a line."""
     file = tmp_path / "out.txt"
@@ -42,5 +42,5 @@ async def test_a_sink_outlives_its_broker(kafka: KafkaStack, topic_name: str, tm
         await knocked_at(int(kafka.bootstrap.rpartition(":")[2]))
         await asyncio.to_thread(kafka.restart)
         await produce(kafka.bootstrap, topic_name, values[1_500:])
-        await wait_until(lambda: len(lines_of(file)) >= len(values), seconds_max=120)
+        await wait_until(lambda: len(lines_of(file)) >= len(values), seconds_max=300)
     assert lines_of(file) == values

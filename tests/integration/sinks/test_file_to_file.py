@@ -35,9 +35,9 @@ def test_a_file_is_copied_byte_for_byte(kafka: KafkaStack, spark_remote: str, to
             source.write_text(expected, encoding="utf-8", newline="")
             life.start()
             bytes_expected = len(expected.encode())
-            is_there = wait_until(lambda size=bytes_expected: min(map(_size, copies)) >= size, seconds_max=170)  # type: ignore[misc]
+            is_there = wait_until(lambda size=bytes_expected: min(map(_size, copies)) >= size, seconds_max=250)  # type: ignore[misc]
             assert is_there, f"{[*map(_size, copies)]} of {bytes_expected} bytes"
-            assert life.stop(seconds_max=60) == 0, life.log_text()[-6000:]
+            assert life.stop(seconds_max=180) == 0, life.log_text()[-6000:]
     finally:
         life.end()
     for copy in copies:

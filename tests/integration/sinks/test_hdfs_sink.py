@@ -16,18 +16,16 @@ from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow]
 PRINTED = Path(__file__).parents[3] / "docs" / "examples" / "seeds" / "quickstart-hdfs.properties"
-QUICK = {"consumer.override.session.timeout.ms": "6000"}
-"""So that the group soon notices who was killed."""
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 async def test_the_printed_names_each_record_once_over_a_kill(kafka: KafkaStack, hdfs: str, topic_name: str) -> None:
     """Ten records are three files and one that is open, whoever was killed on the way; only the address is replaced."""
     printed = read_properties(PRINTED)
     assert (printed["topics"], printed["hdfs.url"]) == ("test_hdfs", "hdfs://localhost:9000")
     url = f"{hdfs}/{topic_name}"
     store = HdfsStore(url)
-    properties = {**printed, **QUICK, "hdfs.url": url}
+    properties = {**printed, "hdfs.url": url}
     folder = "topics/test_hdfs/partition=0"
     names = [f"test_hdfs+0+{begin:010}+{begin + 2:010}.avro" for begin in (0, 3, 6)]
     values: list[bytes | None] = [b'{"n": %d}' % number for number in range(10)]

@@ -12,7 +12,6 @@ from aiohttp.test_utils import TestServer
 
 from tests.integration.sinks.sink_runs import Sinks, produce, wait_until
 from tests.integration.sinks.test_file_sink_killed import process
-from tests.integration.sinks.test_sinks_frozen import CALM
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow]
@@ -40,7 +39,7 @@ class Hook:
         return web.Response()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_no_record_is_lost_with_a_killed_worker(kafka: KafkaStack, topic_name: str) -> None:
     """What was posted and not committed is posted again; a server that knows the names of requests has it once."""
     hook = Hook()
@@ -56,12 +55,11 @@ async def test_no_record_is_lost_with_a_killed_worker(kafka: KafkaStack, topic_n
             "idempotency.header": "Idempotency-Key",
             "value.converter": "org.apache.kafka.connect.json.JsonConverter",
             "value.converter.schemas.enable": "false",
-            "consumer.override.session.timeout.ms": "6000",
         }
         with process(kafka.bootstrap, properties):
             await wait_until(lambda: HELD in hook.posts)
         hook.may_answer.set()
-        async with Sinks(kafka.bootstrap, {**properties, **CALM}, flush_seconds=0.5).running():
+        async with Sinks(kafka.bootstrap, properties, flush_seconds=0.5).running():
             await wait_until(lambda: RECORDS - 1 in hook.posts)
     assert sorted(hook.posts) == list(range(RECORDS))
     assert hook.posts[HELD] == 2

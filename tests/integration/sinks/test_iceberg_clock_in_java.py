@@ -17,7 +17,7 @@ from tests.unit.sinks.iceberg.test_iceberg_clock import AT
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_every_version_of_a_table_is_read_by_java(rest_lake: RestLake, tmp_path: Path) -> None:
     """Those whose schema alone has changed too. Java is given each version of a SQL catalogue's table as its own."""
     lake, clock = LakeFolder(tmp_path), FixedClock(AT)

@@ -39,12 +39,11 @@ async def _killed(kafka: KafkaStack, topic: str, url: str, found: Callable[[], A
         "table.name.format": "numbers",
         "offsets.table": "headrace_offsets",
         "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-        "consumer.override.session.timeout.ms": "6000",
         "consumer.override.max.poll.records": "20",
     }
 
     async def wait_for(count: int) -> None:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(300):
             while (await found())[0] < count:
                 await asyncio.sleep(LOOK_SECONDS)
 
@@ -94,7 +93,7 @@ async def test_inserts_into_sqlite_of_a_killed_worker(kafka: KafkaStack, topic_n
         made.execute(MADE)
 
     async def found() -> tuple[int, ...]:
-        with closing(sqlite3.connect(file, timeout=30)) as connection:
+        with closing(sqlite3.connect(file, timeout=120)) as connection:
             counted: tuple[int, ...] = connection.execute(FOUND).fetchone()
             return counted
 

@@ -64,12 +64,12 @@ async def test_nothing_comes_before_the_listener_has_said_where_to_begin(kafka: 
     await make_topic(kafka.bootstrap, topic_name)
     await produce(kafka.bootstrap, topic_name, [b"%d" % number for number in range(10)])
     listener = SlowListener()
-    settings = KafkaSettings(bootstrap=kafka.bootstrap)
+    settings = KafkaSettings(bootstrap=kafka.bootstrap, consumer=ConsumerSettings(session_seconds_max=60.0))
     consumer = GroupConsumer(settings, Subscription((topic_name,)), group_id=topic_name, listener=listener)
     await consumer.start()
     try:
         offsets: list[int] = []
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while not offsets or offsets[-1] < 9:
                 table = await consumer.poll(seconds_max=0.2)
                 if table is not None:
@@ -174,7 +174,9 @@ async def held_task(sink: HeldSink, bootstrap: str, topic: str, folder: Path) ->
         NoSpark(),
     )
     task = await sink_task(TaskId(topic, 0), definition, parts, connector=sink)
-    settings = KafkaSettings(bootstrap=bootstrap, consumer=ConsumerSettings(poll_records_max=3))
+    settings = KafkaSettings(
+        bootstrap=bootstrap, consumer=ConsumerSettings(poll_records_max=3, session_seconds_max=60.0)
+    )
 
     def open_consumer(listener: GroupListener) -> GroupConsumer:
         consumer = WatchedConsumer(settings, definition.subscription, group_id=definition.group_id, listener=listener)
@@ -187,7 +189,7 @@ async def held_task(sink: HeldSink, bootstrap: str, topic: str, folder: Path) ->
 
 async def be_member(bootstrap: str, group_id: str, topic: str) -> None:
     """Take a share of the partitions and do nothing with it, until cancelled."""
-    settings = KafkaSettings(bootstrap=bootstrap)
+    settings = KafkaSettings(bootstrap=bootstrap, consumer=ConsumerSettings(session_seconds_max=60.0))
     consumer = GroupConsumer(settings, Subscription((topic,)), group_id=group_id, listener=SlowListener())
     await consumer.start()
     try:

@@ -48,7 +48,7 @@ async def test_routed_topics_are_counted_by_their_own_names(kafka: KafkaStack, t
     """Two topics become one, and the task dies with lines that it has not committed: each line is there once."""
     file, other = tmp_path / "out.txt", f"{topic_name}-b"
     properties = {**sink_properties(topic_name, f"{topic_name},{other}", file), **ROUTER}
-    sinks = Sinks(kafka.bootstrap, properties)
+    sinks = Sinks(kafka.bootstrap, properties, flush_seconds=3600.0)
     await produce(kafka.bootstrap, topic_name, lines("a", 2))
     await produce(kafka.bootstrap, other, lines("b", 1))
     async with asyncio.TaskGroup() as group:

@@ -66,7 +66,7 @@ async def of_sqlite(folder: Path, _topic: str, _opensearch: Callable[[], str]) -
         made.execute("create table rows (n int, text varchar(5))")
 
     async def written() -> list[int]:
-        with closing(sqlite3.connect(file, timeout=30)) as connection:
+        with closing(sqlite3.connect(file, timeout=120)) as connection:
             return [row[0] for row in connection.execute("select n from rows order by n")]
 
     keys = {
@@ -177,7 +177,7 @@ async def of_files(folder: Path, topic: str, _opensearch: Callable[[], str]) -> 
     yield BadCase(keys, {"n": 10**17}, written)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("place", [of_sqlite, of_search, of_http, of_iceberg, of_files])
 async def test_bad_records_among_good_ones(  # noqa: PLR0917 - fixtures
     place: Any, kafka: KafkaStack, topic_name: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -209,7 +209,7 @@ async def test_bad_records_among_good_ones(  # noqa: PLR0917 - fixtures
             "errors.deadletterqueue.context.headers.enable": "true",
         }
         async with Sinks(kafka.bootstrap, tolerant, flush_seconds=0.2).running():
-            async with asyncio.timeout(100):
+            async with asyncio.timeout(200):
                 while await case.written() != GOOD or len(await stored(kafka.bootstrap, letters)) < RECORDS - len(GOOD):
                     await asyncio.sleep(LOOK_SECONDS)
         assert await case.written() == GOOD

@@ -25,11 +25,11 @@ from pyiceberg.exceptions import NoSuchTableError
 from tests.bound import bound
 from tests.databases import MariaDb, Postgres
 from tests.iceberg_rest import RestLake
-from tests.integration.sinks.sink_runs import LOOK_SECONDS, Sinks, make_topic, produce, wait_until
+from tests.integration.sinks.sink_runs import LOOK_SECONDS, QUICK, Sinks, make_topic, produce, wait_until
 from tests.object_storage import Bucket
 from tests.stack import KafkaStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[3]
 BEFORE, AFTER, KEYS = 400, 200, 50
 """Records before the first worker wakes and after it, and how many keys they have."""
@@ -37,11 +37,8 @@ SCHEMA = b'{"type":"struct","fields":[{"field":"n","type":"int32"}]}'
 JSON = {
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
     "value.converter.schemas.enable": "false",
-    "consumer.override.session.timeout.ms": "6000",
     "consumer.override.max.poll.records": "100",
 }
-CALM = {"consumer.override.session.timeout.ms": "30000"}
-"""Of the one that goes on: a busy machine that keeps it waiting does not take its partition away."""
 Read = Callable[[], Awaitable[object]]
 
 
@@ -60,7 +57,7 @@ class Frozen:
     async def asleep(self) -> AsyncIterator[Frozen]:
         """It is frozen when the block begins, and killed when it ends."""
         program = Path(__file__).with_name("frozen_process.py")
-        command = [sys.executable, str(program), self.bootstrap, json.dumps(self.properties)]
+        command = [sys.executable, str(program), self.bootstrap, json.dumps({**self.properties, **QUICK})]
         command += [self.call, str(self.number), str(self.told_in)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         self._process = await asyncio.to_thread(subprocess.Popen, bound(command), cwd=ROOT, env=environment)
@@ -101,13 +98,13 @@ async def put_to_the_test(frozen: Frozen, topic: str, read: Read, expected: Call
         await produce(frozen.bootstrap, topic, payloads(begin, count, with_schema=not is_schemaless), keys)
 
     async def wait_for(count: int) -> None:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(300):
             while await read() != expected(count):
                 await asyncio.sleep(LOOK_SECONDS)
 
     await make_topic(frozen.bootstrap, topic)
     await bring(0, BEFORE)
-    sinks = Sinks(frozen.bootstrap, {**frozen.properties, **CALM}, flush_seconds=0.5)
+    sinks = Sinks(frozen.bootstrap, frozen.properties, flush_seconds=0.5)
     async with frozen.asleep(), sinks.running():
         await wait_for(BEFORE)
         told = await frozen.wake()
@@ -196,7 +193,7 @@ async def test_of_sqlite(kafka: KafkaStack, topic_name: str, tmp_path: Path) -> 
     file = tmp_path / "shop.db"
 
     async def read() -> object:
-        with closing(sqlite3.connect(file, timeout=30)) as connection:
+        with closing(sqlite3.connect(file, timeout=120)) as connection:
             if not connection.execute("select 1 from sqlite_master where name = 'numbers'").fetchall():
                 return []
             return [row[0] for row in connection.execute("select n from numbers order by n")]

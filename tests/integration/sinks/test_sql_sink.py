@@ -102,7 +102,7 @@ async def test_records_are_selected_dropped_and_refused(kafka: KafkaStack, topic
         async with sinks.running():
             await wait_until(lambda: len(lines_of(file)) == len(kept(9)) + 1)
             await produce(kafka.bootstrap, topic_name, [values(1, begin=14)[0]])  # which is dropped, and comes last
-            await wait_until(lambda: len(sinks.told(RecordsFiltered)) == 2)
+            await wait_until(lambda: len(sinks.told(RecordsFiltered)) >= 2)
     assert lines_of(file) == [*printed(*kept(9)), b"null"]
     assert await committed_offset(kafka.bootstrap, topic_name, topic_name) == 11
     (letter,) = await stored(kafka.bootstrap, f"{topic_name}-letters")
@@ -144,12 +144,12 @@ async def test_a_spark_that_dies_again_and_again(kafka: KafkaStack, topic_name: 
                 def is_at_work(seen: int = seen) -> bool:
                     return len(lines_of(file)) > seen and spark.runner.jvm_pid not in killed
 
-                await wait_until(is_at_work, seconds_max=150)
+                await wait_until(is_at_work, seconds_max=300)
                 pid = spark.runner.jvm_pid
                 assert pid is not None
                 os.kill(pid, signal.SIGKILL)
                 killed.add(pid)
-            await wait_until(lambda: len(lines_of(file)) == len(kept(count)), seconds_max=150)
+            await wait_until(lambda: len(lines_of(file)) == len(kept(count)), seconds_max=300)
     assert lines_of(file) == printed(*kept(count))
     assert [event.stage for event in sinks.events if isinstance(event, RetryScheduled)]
     assert {event.stage for event in sinks.events if isinstance(event, RetryScheduled)} == {"convert"}
@@ -231,7 +231,7 @@ def test_a_standalone_worker_selects(kafka: KafkaStack, tmp_path: Path) -> None:
             lambda: len(lines_of(tmp_path / "out.txt")) >= len(kept(9)), seconds_max=RUN_SECONDS_MAX
         )
         assert is_written, life.log_text()[-4000:]
-        assert life.stop(seconds_max=60) == 0, life.log_text()[-4000:]
+        assert life.stop(seconds_max=300) == 0, life.log_text()[-4000:]
         assert lines_of(tmp_path / "out.txt") == printed(*kept(9))
         attack = "SELECT IDENTIFIER('java_' || 'method')('x', 'y') AS a FROM record"
         write_properties(files[2], {**sink, "transforms.split.sql": attack})

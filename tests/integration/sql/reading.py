@@ -13,7 +13,7 @@ from fetchers.sdk.testing.context import FakeContext
 from fetchers.sql.config import JdbcConfig
 from fetchers.sql.fetcher import JdbcSource
 
-SECONDS_MAX = 120.0
+SECONDS_MAX = 300.0
 
 
 class RealContext(FakeContext):

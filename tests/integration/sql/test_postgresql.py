@@ -185,9 +185,11 @@ async def test_hundreds_of_transactions_out_of_order_lose_and_repeat_nothing(pos
     with ThreadPoolExecutor(WRITERS + 1) as threads:
         ticker = threads.submit(_tick, postgres, stop)
         writers = [threads.submit(_write, postgres, number) for number in range(WRITERS)]
-        while not all(writer.done() for writer in writers):
-            pages += await _read_some(properties, context, 40)
-        stop.set()
+        try:
+            while not all(writer.done() for writer in writers):
+                pages += await _read_some(properties, context, 40)
+        finally:
+            stop.set()  # else the threads would be waited for for ever
     for writer in (*writers, ticker):
         writer.result()
     expected = [row[0] for row in postgres.rows("select id from busy order by id")]

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 ONE, TWO = {"file": "1"}, {"file": "2"}
 COMPACTED_AT_ONCE = {"segment.ms": "50", "min.cleanable.dirty.ratio": "0.0", "delete.retention.ms": "100"}
-COMPACTED_SECONDS_MAX = 90
+COMPACTED_SECONDS_MAX = 300
 LOOK_SECONDS = 0.1
 _BROKER = 4
 SETTINGS = [("log.cleaner.backoff.ms", "200"), ("min.insync.replicas", "1")]
@@ -93,4 +93,4 @@ async def stop_following(tail: TopicTail) -> None:
     """What it has read it keeps."""
     for task in tuple(tail._background._tasks):
         task.cancel()
-    await tail._background.wait(seconds_max=60)
+    await tail._background.wait(seconds_max=180)

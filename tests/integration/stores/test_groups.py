@@ -54,7 +54,11 @@ async def test_offsets_stay_while_somebody_reads(settings: KafkaSettings, topic_
     async with KafkaAdmin.opened(settings) as admin:
         await admin.ensure_topic(topic_name, partitions=1)
     consumer = AIOKafkaConsumer(
-        topic_name, bootstrap_servers=settings.bootstrap, group_id=topic_name, enable_auto_commit=False
+        topic_name,
+        bootstrap_servers=settings.bootstrap,
+        group_id=topic_name,
+        enable_auto_commit=False,
+        session_timeout_ms=120_000,
     )
     await consumer.start()
     try:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fetchers.sdk import DedupeScope
-from service.kafka.client import KafkaSettings
+from service.kafka.client import KafkaSettings, ProducerSettings
 from service.kafka.errors import WriterFenced
 from service.kafka.producer import TransactionalWriter
 from service.kafka.records import TopicRecords
@@ -23,8 +24,9 @@ from tests.stack import KafkaStack
 pytestmark = pytest.mark.integration
 
 LOOK_SECONDS = 0.05
-WAITING_SECONDS_MAX = 40
-"""Less than the minute after which the broker itself ends a transaction that nobody ends."""
+WAITING_SECONDS_MAX = 240
+OPEN_SECONDS_MAX = 840.0
+"""After which the broker itself would end a transaction that nobody ends; it allows no more than 900."""
 ONE, TWO = {"file": "1"}, {"file": "2"}
 
 
@@ -160,7 +162,7 @@ async def test_a_topic_of_its_own_counts_more_than_the_workers(settings: KafkaSe
 
 async def wait_until_worker_has(worker: ConnectorOffsets, entries: list[OffsetEntry]) -> None:
     """Copies follow in the background."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while await worker.entries("c") != entries:
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -174,7 +176,8 @@ async def test_a_topic_of_its_own_isolates(settings: KafkaSettings, topic_name: 
     worker, own = topics.of(), topics.of(f"{topic_name}-own")
     await topics.ensure(f"{topic_name}-own")
     await topics.ensure()
-    dead = [TransactionalWriter(settings, transactional_id=f"{topic_name}-{number}") for number in range(2)]
+    lasting = replace(settings, producer=ProducerSettings(transaction_seconds_max=OPEN_SECONDS_MAX))
+    dead = [TransactionalWriter(lasting, transactional_id=f"{topic_name}-{number}") for number in range(2)]
     for writer, offsets in zip(dead, (own, worker), strict=True):
         await writer.start()
         await writer.commit(offsets.encode("c", [(ONE, {"p": 1})]))

@@ -64,7 +64,7 @@ def status(state: State, worker: str = HERE, generation: int = 1, **more: str) -
 
 async def until(is_so: Callable[[], bool]) -> None:
     """Wait for what another store is told through the topic."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while not is_so():
             await asyncio.sleep(0.01)
 

@@ -57,7 +57,7 @@ async def opened(
 
 async def until(is_so: Callable[[], bool]) -> None:
     """Wait for what another store has written."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while not is_so():
             await asyncio.sleep(0.01)
 

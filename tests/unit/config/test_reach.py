@@ -178,7 +178,7 @@ def test_an_installed_package_is_listed_and_needs_no_permission(
     (project / "pyproject.toml").write_text(PROJECT)
     (project / "tiny_connectors.py").write_text(MODULE)
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--no-build-isolation"]
-    subprocess.run([*pip, "--target", str(target), str(project)], check=True, timeout=120)
+    subprocess.run([*pip, "--target", str(target), str(project)], check=True, timeout=400)
     monkeypatch.syspath_prepend(str(target))
     installed_plugins.cache_clear()
     try:

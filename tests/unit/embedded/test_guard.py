@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from service.embedded import child as child_module
 from service.embedded.child import GuardedJvm, JvmCommand
 from service.embedded.errors import StartFailed
 
@@ -68,6 +69,22 @@ async def test_stubborn_child_is_killed_after_the_grace(tmp_path: Path) -> None:
     await child.wait_ready(is_deaf, seconds_max=_WAIT_SECONDS_MAX)
     await child.stop()
     assert await child.wait_exited() == 128 + signal.SIGKILL
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems cannot bind a child's life to its parent's")
+async def test_a_guard_that_does_not_come_to_its_turn_is_no_error_of_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine that hardly moves: the kernel ends both then, as it does where a guard is killed."""
+    monkeypatch.setattr(child_module, "_GUARD_END_SECONDS_MAX", 0.2)
+    child = await GuardedJvm.start("it", _command(tmp_path, "import signal; signal.pause()", grace_seconds=0.2))
+    process = psutil.Process(child.pid)
+    guard = process.parent()
+    assert guard is not None
+    guard.suspend()
+    await child.stop()
+    assert not child.is_alive()
+    await asyncio.to_thread(process.wait, _WAIT_SECONDS_MAX)
 
 
 async def test_start_that_ends_early_carries_the_log(tmp_path: Path) -> None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 
 from fetchers.sdk import SystemClock
 from metrics.events import ComponentStateChanged, Event
+from service.embedded.ports import free_ports
 from service.kafka.reach import trouble_reaching
 from service.surroundings import watch_brokers
 
 
 def closed_port() -> int:
-    """A port of the loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of the loopback that nobody listens on, and that no connection of other tests is given meanwhile."""
+    return free_ports(1)[0]
 
 
 async def listen(port: int = 0) -> asyncio.Server:

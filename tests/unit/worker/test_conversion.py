@@ -22,7 +22,7 @@ from service.worker.conversion import ConversionService, SparkUse
 from spark_batch.errors import ConversionFatal, ConversionRetriable, SparkUnavailable
 from spark_batch.outcome import INPUT_SCHEMA
 from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat
-from spark_batch.session import SparkSettings
+from spark_batch.session import Begun, SparkSettings
 
 BYTES = ConversionPlan(PayloadFormat.BYTES, value_converter=ConverterSpec(ConverterKind.BYTES))
 """Needs a session, and asks nothing of it."""
@@ -93,7 +93,7 @@ class Scene:
             settings, config, clock=HurriedClock(), emit=self.events.append, launch=cast("Any", self.launch)
         )
 
-    def launch(self, _: SparkSettings) -> FakeSession:
+    def launch(self, _: SparkSettings, _begun: Begun) -> FakeSession:
         """In a thread of the runner's."""
         self.may_start.wait(60)
         if (error := self.script.pop(0)) is not None:
@@ -252,7 +252,7 @@ async def test_a_conversion_is_given_up_after_the_time_that_the_key_says() -> No
         config,
         clock=HurriedClock(),
         emit=lambda _event: None,
-        launch=cast("Any", lambda _settings: session),
+        launch=cast("Any", lambda *_: session),
     )
     async with Background() as beside:
         beside.start(service.run(), name="spark")

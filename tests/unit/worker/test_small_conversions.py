@@ -57,7 +57,7 @@ async def ways(
         config,
         clock=HurriedClock(),
         emit=told.append,
-        launch=cast("Any", lambda _settings: FakeSession(LOST)),
+        launch=cast("Any", lambda *_: FakeSession(LOST)),
     )
     found = []
     async with Background() as beside:

@@ -86,7 +86,7 @@ class LakeFolder:
                 await sink.start(SinkContext(CONNECTOR, 0, clock or SystemClock(), discard, http))
                 yield sink
             finally:
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(240):
                     await sink.stop()
 
 

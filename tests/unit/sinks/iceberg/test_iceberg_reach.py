@@ -17,7 +17,6 @@ from service.sinks.iceberg.config import IcebergSinkConfig
 from service.sinks.iceberg.reach import StorageReach
 from tests.unit.sinks.iceberg.iceberg_runs import HERE, LakeFolder, batch_of, numbers
 
-pytestmark = pytest.mark.timeout(60)
 STRANGERS = AllowedAddresses().for_strangers
 CALLED: list[tuple[object, ...]] = []
 CODE = f"{__name__}.remember"
