@@ -21,9 +21,26 @@ _CODECS: Final[Mapping[str, str]] = {
 """Python's codecs for MySQL's character sets; latin1 is its own (``Latin1``)."""
 _WIDE = {"ucs2", "utf16", "utf16le", "utf32"}
 """Sets in which ASCII has other bytes than in ASCII."""
+SERVERS_OWN: Final = frozenset(("latin1", "cp866", "eucjpms", "gb18030", "greek", "hebrew", "koi8u", "ujis"))
+"""Sets in which both servers have letters that the codec has not, or has another letter for the same bytes: ``①`` of
+eucjpms, the bytes FC of cp866 (told by MySQL 8.4 and MariaDB 10.11 for all their bytes)."""
+_ETEN = dict(zip(range(0xF9D6, 0xF9DD), "碁銹裏墻恒粧嫺", strict=True))
+"""Letters of big5 that both servers have, and Python's codec has not."""
 _LATIN1 = [bytes([code]).decode("cp1252", "replace").replace("\ufffd", chr(code)) for code in range(256)]
 """MySQL's latin1 is cp1252, with the five bytes that it does not use as the control characters of their number
 (manual, "West European Character Sets")."""
+
+
+def _eten(error: UnicodeError) -> tuple[str, int]:
+    """What the codec of big5 does with bytes that it does not know."""
+    assert isinstance(error, UnicodeDecodeError)  # noqa: S101 - nothing is encoded
+    code = int.from_bytes(error.object[error.start : error.start + 2], "big")
+    if code not in _ETEN:
+        raise error
+    return _ETEN[code], error.start + 2
+
+
+codecs.register_error("headrace.eten", _eten)
 
 
 class UnknownCharset(Exception):
@@ -39,6 +56,7 @@ class Texts:
             raise UnknownCharset(f"the character set {charset} cannot be read here: change the column's to utf8mb4")
         self.charset = charset
         self._codec = None if charset == "latin1" else codecs.lookup(_CODECS[charset])
+        self._errors = "headrace.eten" if charset == "big5" else "strict"
         self._is_utf8 = charset.startswith("utf8")
         self._is_wide = charset in _WIDE
 
@@ -46,7 +64,7 @@ class Texts:
         """Raises ``UnicodeDecodeError`` for bytes that are no text."""
         if self._codec is None:
             return "".join([_LATIN1[code] for code in text])
-        return self._codec.decode(text)[0]
+        return self._codec.decode(text, self._errors)[0]
 
     def column(self, values: Any) -> tuple[Any, list[int]]:
         """A binary column as texts, null where bytes are no text; and the places of those."""

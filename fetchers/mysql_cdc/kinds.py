@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from fetchers.mysql_cdc import values
-from fetchers.mysql_cdc.charsets import Texts, UnknownCharset
+from fetchers.mysql_cdc.charsets import SERVERS_OWN, Texts, UnknownCharset
 from fetchers.mysql_cdc.events import MalformedError
 from fetchers.mysql_cdc.geometry import (
     GEOMETRY_ARROW,
@@ -250,10 +250,10 @@ def _told_texts(column: Column) -> Texts | None:
     """What reads the bytes that a snapshot selects, as the log's are read; None: it selects the server's own text.
 
     In that a letter that no Unicode has is a question mark, and one that is none of its set ends the session. So it is
-    taken only where every byte is a letter, or where the set cannot be read here.
+    taken only where every byte is a letter, or where the set cannot be read here, or not all of its letters can.
     """
     try:
-        return Texts(column.told_charset) if column.told_charset not in ("", "latin1") else None
+        return Texts(column.told_charset) if column.told_charset not in ("", *SERVERS_OWN) else None
     except UnknownCharset:
         return None
 

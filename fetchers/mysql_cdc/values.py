@@ -26,6 +26,8 @@ NOTHING: Mapping[int, str] = MappingProxyType({})
 GROUP_DIGITS = 9
 MICROS = 1_000_000
 _DAY_HOURS = 24
+_TIME_HOURS = 1024
+"""Of which a TIME can have fewer: ten bits are for them, and the one above is always 0."""
 _LIMBS = 8
 """Of 32 bits: 65 digits, the most of a DECIMAL, need 216 bits."""
 
@@ -144,7 +146,9 @@ def times(octets: Numbers, digits: int) -> tuple[Numbers, Numbers]:
     packed = big_endian(octets) - (0x800000 << 8 * width)
     size = np.abs(packed)
     clock, fraction = size >> 8 * width, (size & ((1 << 8 * width) - 1)) * 10 ** (6 - 2 * width)
-    seconds, is_wrong = _clock(clock >> 12, clock, fraction)
+    hours = clock >> 12
+    seconds, is_wrong = _clock(hours, clock, fraction)
+    is_wrong |= hours >= _TIME_HOURS
     made: Numbers = np.sign(packed) * (seconds * MICROS + fraction)
     return made, is_wrong
 

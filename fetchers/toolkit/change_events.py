@@ -239,13 +239,15 @@ class _Expanded:
         found = np.zeros(self._count, dtype=bool)
         is_update = self.changes.operations == UPDATE
         if self.table.keys and is_update.any() and self._before.null_count < self._count:
-            wrong = [*self.changes.wrong_before, *self.changes.wrong_after]
+            wrong_before, wrong_after = self.changes.wrong_before, self.changes.wrong_after
             for key in self.table.keys:
                 before, after = self._before.field(key), self._after.field(key)
                 found |= np.asarray(pc.fill_null(pc.not_equal(before, after), fill_value=False))
-                if wrong:  # a key that can be held is another one than a key that cannot
-                    differs = np.asarray(before.is_valid()) != np.asarray(after.is_valid())
-                    found |= differs & np.isin(np.arange(self._count), wrong)
+                if wrong_before or wrong_after:  # a key that can be held is another one than a key that cannot
+                    has_before, has_after = np.asarray(before.is_valid()), np.asarray(after.is_valid())
+                    rows = np.arange(self._count)
+                    found |= has_after & ~has_before & np.isin(rows, list(wrong_before))
+                    found |= has_before & ~has_after & np.isin(rows, list(wrong_after))
             found &= is_update & np.asarray(self._before.is_valid())
         return found
 

@@ -78,6 +78,35 @@ async def test_snapshot_stretches_and_log_reject_the_same_rows(each_mysql: MySql
     assert (values[6]["s"], values[6]["w"], values[6]["b"]) == ("あ", "ü", "一")
 
 
+LETTERS = {
+    "big5": "F9D6F9D8A440", "cp866": "FCFD8F", "eucjpms": "ADA1A1C1F5A18FF3F3A4A2", "gb18030": "A8BCB0A1",
+    "greek": "A1A2C1", "hebrew": "AFE0", "koi8u": "95C1", "ujis": "F5A1A1C0A4A2",
+}  # fmt: skip
+"""Bytes that both servers have letters for, and Python's codecs have not, or have others for."""
+
+
+async def test_a_snapshot_shows_the_letters_that_the_server_has(each_mysql: MySql) -> None:
+    """Whatever a codec here makes of their bytes; and big5's are the same in the log."""
+    known = await each_mysql.rows("select character_set_name from information_schema.character_sets")
+    names = [name for name in LETTERS if (name,) in known]
+    columns = ", ".join(f"{name} varchar(9) character set {name}" for name in names)
+    values = ", ".join(f"x'{LETTERS[name]}'" for name in names)
+    create = f"(id int primary key, {columns})"
+    await each_mysql.rows(f"create table t {create}", f"insert into t values (1, {values})")
+    (texts,) = await each_mysql.rows(f"select {', '.join(names)} from t")
+    assert len(names) >= 7  # MariaDB has no gb18030
+    assert not any("?" in text for text in texts)
+    context = FakeContext()
+    snapshot = await read(source(each_mysql, **{"event.form": "row"}), context, until=has_row("t", 1))
+    assert rejected(snapshot) == []
+    ((_, _, value),) = rows_of(snapshot)
+    assert [value[name] for name in names] == list(texts)
+    big5 = names.index("big5")
+    await each_mysql.rows("create table x like t", "insert into x (id, big5) select id, big5 from t")
+    logged = await read(source(each_mysql, **{"event.form": "row"}), context, until=has_row("x", 1))
+    assert [value["big5"] for topic, _, value in rows_of(logged) if topic.endswith(".x")] == [texts[big5]]
+
+
 async def test_keys_that_are_no_text_neither_hide_rows_nor_show_them_twice(each_mysql: MySql) -> None:
     """No stretch begins behind such a key: the server would compare with a question mark."""
     keys = [f"x'82{trail:02X}'" for trail in range(0xA0, 0xAA)] + ["x'81AD'", "x'81AF'", "'a'", "'?'", "'~'"]

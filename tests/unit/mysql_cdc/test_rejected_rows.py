@@ -16,6 +16,7 @@ from fetchers.mysql_cdc.segment import Run
 from fetchers.mysql_cdc.snapshot import KeyTexts
 from fetchers.mysql_cdc.table_map import (
     BINARY_CHARSET,
+    DATE,
     LONG,
     LONGLONG,
     VARCHAR,
@@ -44,9 +45,15 @@ def row(number: int, unsigned: int = 7, text: bytes = b"x") -> list[bytes | None
 Event = tuple[int, Sequence[Sequence[bytes | None]]]
 
 
-def logged(*changes: Event, key: int = 0, delivered: int = 0, config: Mapping[str, str] = MappingProxyType({})) -> Page:
+def logged(
+    *changes: Event,
+    key: int = 0,
+    delivered: int = 0,
+    config: Mapping[str, str] = MappingProxyType({}),
+    columns: Sequence[Column] = COLUMNS,
+) -> Page:
     """A page of these events, each in a transaction of its own."""
-    written = WrittenTable("w", "t", COLUMNS, key=(key,))
+    written = WrittenTable("w", "t", columns, key=(key,))
     log = WrittenLog()
     for kind, images in changes:
         log.transaction((written, kind, images))
@@ -165,6 +172,18 @@ def test_a_key_that_cannot_be_held_takes_its_tombstone_along() -> None:
     ]
     assert page.headers is not None
     assert [len(one) for one in page.headers] == [0, 0, 1, 0, 0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_a_day_that_is_none_is_no_wrong_key_of_a_row_whose_other_image_is_wrong(*, is_before: bool) -> None:
+    """Its key is null with or without a wrong value elsewhere: the update stays one record, and is rejected."""
+    columns = (Column("d", DATE), Column("v", VARCHAR, 1, 50, charset=45))
+    none, day = [bytes(3), texts(b"a")], [whole(2024 << 9 | 5 << 5 | 1, 3), texts(b"a")]
+    bad = [day[0], texts(b"\xff")]
+    sound = outline(logged((UPDATE_V1, [none, day] if is_before else [day, none]), columns=columns))
+    found = outline(logged((UPDATE_V1, [none, bad] if is_before else [bad, none]), columns=columns))
+    assert [key for key, _ in found] == [key for key, _ in sound]
+    assert [told is not None for _, told in found] == [True]
 
 
 def test_a_snapshot_rejects_rows_of_its_own() -> None:

@@ -28,7 +28,7 @@ from fetchers.mysql_cdc.table_map import (
 from tests.binlog_server import texts
 from tests.unit.mysql_cdc.test_rows import judged, whole, written_decimal, written_time
 
-CHARSETS = {45: "utf8mb4", 13: "sjis", 35: "ucs2", 63: "binary"}
+CHARSETS = {1: "big5", 45: "utf8mb4", 13: "sjis", 35: "ucs2", 63: "binary"}
 HUGE, MOST = 2**63, 2**63 - 1
 
 
@@ -87,6 +87,7 @@ LOGGED: dict[str, Case] = {
     ),
     "utf-8": (Column("c", VARCHAR, 1, 9, charset=45), texts(b"\xc3\xbc"), "ü", texts(b"a\xff"), "61ff are no text", {}),
     "sjis": (Column("c", VARCHAR, 1, 9, charset=13), texts(b"\x82\xa0"), "あ", texts(b"\x81\xad"), "in sjis", {}),
+    "big5": (Column("c", VARCHAR, 1, 9, charset=1), texts(b"a\xf9\xd8"), "a裏", texts(b"\xf9\xfe"), "in big5", {}),
     "ucs2": (Column("c", VARCHAR, 1, 9, charset=35), texts(b"\0a"), "a", texts(b"\xd8\x00"), "d800", {}),
     "enum": (Column("c", ENUM, 1, values=(b"a", b"b"), charset=45), b"\2", "b", b"\3", "number 3 is no value", {}),
     "set": (Column("c", SET, 1, values=(b"a", b"b"), charset=45), b"\3", "a,b", b"\4", "number 4 is no value", {}),
@@ -116,6 +117,14 @@ LOGGED: dict[str, Case] = {
         {},
     ),
     "time": (Column("c", TIME2), written_time(-1_000_000, 0), -1_000_000, b"\x80\x0f\x40", "800f40", {}),
+    "hours": (
+        Column("c", TIME2),
+        written_time(-838 * 3_600_000_000, 0),
+        -838 * 3_600_000_000,
+        written_time(1024 * 3_600_000_000, 0),
+        "no time has",
+        {},
+    ),
     "time of connect": (
         Column("c", TIME2),
         written_time(1_000_000, 0),
