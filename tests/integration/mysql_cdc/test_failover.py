@@ -29,7 +29,22 @@ def pair(request: pytest.FixtureRequest, database_folder: Path) -> Iterator[tupl
     else:
         running = running_mysql(database_folder, request.getfixturevalue("mysql_programs"), server_id=OTHER)
     with running as server:
-        yield first, type(first)(server, first.name)
+        second = type(first)(server, first.name)
+        asyncio.run(_begin_alike(first, second))
+        yield first, second
+
+
+async def _begin_alike(first: MySql, second: MySql) -> None:
+    """The second knows all that the first had done: a server that was killed by another test may give no more of it."""
+    is_mariadb = isinstance(first, MariaDb)
+    done, known = ("gtid_binlog_pos", "gtid_slave_pos") if is_mariadb else ("gtid_executed", "gtid_purged")
+    ((place,),) = await first.rows(f"select @@global.{done}")
+    await second.rows(
+        f"set global {known} = '{place}'",
+        "set session sql_log_bin = 0",
+        f"create database {second.name}",
+        database=None,
+    )
 
 
 async def _follow(first: MySql, second: MySql) -> None:

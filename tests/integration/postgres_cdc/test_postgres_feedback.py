@@ -315,7 +315,7 @@ async def test_log_that_is_purged_under_its_reader_is_a_hole(own_server: Databas
         "select pg_reload_conf()",
     )
     async with asyncio.timeout(SECONDS_MAX):
-        while postgres.rows("show max_slot_wal_keep_size") != [("1MB",)]:
+        while postgres.rows("select current_setting('max_slot_wal_keep_size')") != [("1MB",)]:
             await asyncio.sleep(LOOK_SECONDS)
     followed = Followed(postgres, table_include_list=r"public\.marker")
     await followed.read(stops=is_after_snapshot)
