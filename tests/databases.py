@@ -172,7 +172,7 @@ def running_mariadb(folder: Path, *changed: str, server_id: int = 1) -> Iterator
     """MariaDB with a log of rows; everyone is ``root`` without a password, unless made otherwise."""
     own = _own_folder(folder, f"mariadb-{server_id}")
     data, (port,) = own / "data", free_ports(1)
-    made = [*_NOBODY, "env", f"HOME={own}", "mariadb-install-db", "--no-defaults", f"--datadir={data}"]
+    made = [*_NOBODY, "env", f"HOME={own}", f"TMPDIR={own}", "mariadb-install-db", "--no-defaults", f"--datadir={data}"]
     made += ["--auth-root-authentication-method=normal", "--skip-test-db"]
     subprocess.run(made, check=True, capture_output=True, timeout=300)
     command = [*_NOBODY, _MARIADB or "", "--no-defaults", f"--datadir={data}", "--bind-address=127.0.0.1"]
