@@ -38,7 +38,6 @@ from tests import xa_ends
 READY_SECONDS_MAX = 240.0
 LOOK_SECONDS = 0.05
 _POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
-HAS_POSTGRES = bool(_POSTGRES)
 _MARIADB = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin")
 _NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups") if os.getuid() == 0 else ()
 
@@ -137,6 +136,8 @@ def running_postgres(folder: Path, *changed: str) -> Iterator[DatabaseServer]:
 
     ``changed``: settings that go before these, as ``name=value``; so it is for the others' options.
     """
+    if not _POSTGRES:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
     program, own = _POSTGRES[-1], _own_folder(folder, "postgresql")
     data, (port,) = own / "data", free_ports(1)
     made = [*_NOBODY, str(program.with_name("initdb")), "-D", str(data), "-U", "postgres", "-A", "trust"]
@@ -161,8 +162,6 @@ def running_postgres(folder: Path, *changed: str) -> Iterator[DatabaseServer]:
 @pytest.fixture(scope="session")
 def postgres_server(database_folder: Path) -> Iterator[DatabaseServer]:
     """The run's PostgreSQL."""
-    if not HAS_POSTGRES:
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
     with running_postgres(database_folder) as server:
         yield server
 
@@ -274,6 +273,18 @@ class Postgres:
             cursor.execute(sql)
             found: list[tuple[Any, ...]] = cursor.fetchall()
             return found
+
+    @property
+    def change_keys(self) -> dict[str, str]:
+        """Of a ``PostgresCdcSource`` of this database, with a slot of its name."""
+        return {
+            "database.hostname": "127.0.0.1",
+            "database.port": str(self.server.port),
+            "database.user": "postgres",
+            "database.dbname": self.name,
+            "slot.name": self.name,
+            "publication.autocreate.mode": "filtered",
+        }
 
     def drop_slots(self) -> None:
         """Its replication slots; the server lets a reader go only a moment after that has closed its connection."""

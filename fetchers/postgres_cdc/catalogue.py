@@ -20,11 +20,10 @@ from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.pgoutput import LogRelation, RelationColumn
 from fetchers.postgres_cdc.place import position_text
 from fetchers.sdk import Fatal, FetchError, Retriable
+from fetchers.toolkit.databases import PASSING
 from fetchers.toolkit.name_lists import NameFilter
 from fetchers.toolkit.refusals import postgresql_refusal
 
-_PASSING = ("40", "53", "55", "57", "58", "08")
-"""Classes of SQLSTATE that may pass: conflicts, resources, locks, shutdown, the system, the connection."""
 _TYPES = """
 with recursive asked(oid) as (
   select unnest(%s::oid[])
@@ -100,7 +99,7 @@ def refusal(state: str, text: str, host: str) -> FetchError:
     message = text.strip().splitlines()[0]
     if state == "55006":
         return SlotInUseError(f"{host}: {message} ({state}); a slot has one reader: is another connector on it?")
-    if state.startswith(_PASSING):
+    if state.startswith(PASSING):
         return Retriable(f"{host}: {message} ({state})")
     return Fatal(f"{host}: {message} ({state})")
 

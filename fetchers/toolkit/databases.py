@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from fetchers.sdk import Disconnected, Fatal, FetchError, Retriable, Secret
 from fetchers.sdk.reach import AddressRefusedError, AllowedAddresses
-from fetchers.toolkit.refusals import mysql_refusal, postgresql_refusal, unreachable
+from fetchers.toolkit.refusals import CANNOT_CONNECT, mysql_refusal, postgresql_refusal, unreachable
 
 CONNECT_SECONDS_MAX = 10.0
 KEPT_ALIVE = {
@@ -215,10 +215,6 @@ def _tls_of(host: str) -> ssl.SSLContext:
     return made
 
 
-_CANNOT_CONNECT = 2003
-"""What MySQL's clients say where nothing listens: CR_CONN_HOST_ERROR."""
-
-
 async def connect_mysql(login: Login, *, addresses: AllowedAddresses, first_command: str) -> Any:
     """An asyncmy connection that commits by itself, values as the server's texts.
 
@@ -231,26 +227,30 @@ async def connect_mysql(login: Login, *, addresses: AllowedAddresses, first_comm
     if context is not None and not mode.startswith("VERIFY"):
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     numbers = await asyncio.to_thread(addresses_of, url.host, url.port, addresses) or [url.host]
-    for number in numbers:
+
+    async def dialled(number: str) -> Any:
+        return await asyncmy.connect(
+            host=number,
+            port=url.port,
+            user=login.name or "",
+            password=login.password or "",
+            database=url.database,
+            charset="utf8mb4",
+            autocommit=True,
+            conv={255: str},
+            init_command=first_command,
+            connect_timeout=max(1, int(CONNECT_SECONDS_MAX) // len(numbers)),
+            ssl=context,
+            program_name="headrace",
+        )
+
+    for number in numbers[:-1]:
         try:
-            return await asyncmy.connect(
-                host=number,
-                port=url.port,
-                user=login.name or "",
-                password=login.password or "",
-                database=url.database,
-                charset="utf8mb4",
-                autocommit=True,
-                conv={255: str},
-                init_command=first_command,
-                connect_timeout=max(1, int(CONNECT_SECONDS_MAX) // len(numbers)),
-                ssl=context,
-                program_name="headrace",
-            )
+            return await dialled(number)
         except asyncmy.errors.OperationalError as error:
-            if number == numbers[-1] or error.args[0] != _CANNOT_CONNECT:
+            if error.args[0] not in CANNOT_CONNECT:
                 raise
-    raise AssertionError(numbers)
+    return await dialled(numbers[-1])
 
 
 def _libpq(value: str) -> str:
@@ -259,7 +259,7 @@ def _libpq(value: str) -> str:
     return f"'{escaped}'"
 
 
-_PASSING = ("40", "53", "55", "57", "58", "08", "72", "25P03", "25P04")
+PASSING = ("40", "53", "55", "57", "58", "08", "72", "25P03", "25P04")
 """Classes of SQLSTATE that may pass: conflicts, resources, locks, shutdown, the system, the connection, a snapshot that
 is too old; and transactions that the server has ended for their time."""
 _STATEMENT_REFUSED = {1064, 1142, 1143, 1227}
@@ -282,7 +282,7 @@ def postgresql_error(error: Any, host: str) -> ServerError:
     text = str(error).partition("Query was:")[0]
     message = next((part.strip() for part in text.split("ERROR:")[1:]), text).splitlines()[0]
     state = getattr(error, "sqlstate", None) or ""
-    if state.startswith(_PASSING):
+    if state.startswith(PASSING):
         return ServerError(state, message, Retriable(f"{host}: {message} ({state})"))
     if state:
         return ServerError(state, message, Fatal(f"{host}: {message} ({state})"))

@@ -65,10 +65,8 @@ _MYSQL = {
     3159: ("server", "The server lets nobody in without TLS: choose a mode of this config that uses it"),
     4151: ("user", _LOCKED),
 }
-_CANNOT_CONNECT = {2003, 2005}
+CANNOT_CONNECT = {2003, 2005}
 """Numbers of the client: nothing has answered."""
-
-
 _KEYS = {"user": "database.user", "password": "database.password", "database": "database.dbname"}
 """Debezium's keys by what a refusal is about; the rest is about ``database.hostname``."""
 
@@ -120,7 +118,7 @@ def mysql_refusal(code: int, message: str) -> FetchError | None:
     if code in _MYSQL:
         about, mend = _MYSQL[code]
         return SessionRefused(f"{message}. {mend}", about)
-    if code not in _CANNOT_CONNECT:
+    if code not in CANNOT_CONNECT:
         return None
     has_no_tls = "WRONG_VERSION_NUMBER" in message  # OpenSSL's word for an answer that is none of TLS
     return SessionRefused(f"{message}. {_NO_TLS}", "server") if has_no_tls else unreachable(message)

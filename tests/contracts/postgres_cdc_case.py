@@ -13,11 +13,10 @@ from functools import cache
 from pathlib import Path
 
 import psycopg
-import pytest
 
 from fetchers.postgres_cdc.fetcher import PostgresCdcSource
 from fetchers.sdk.testing import BadConfig, FetcherCase, ScriptedSource
-from tests.databases import HAS_POSTGRES, DatabaseServer, Postgres, running_postgres
+from tests.databases import DatabaseServer, Postgres, running_postgres
 
 TRANSACTIONS, ROWS = 9, 10
 SLOTS_KEPT = 10
@@ -152,8 +151,6 @@ class PostgresCdcCase(FetcherCase):
     async def source(self, folder: Path) -> AsyncIterator[LoggedTable]:
         """A database of its own."""
         del folder
-        if not HAS_POSTGRES:
-            pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
         table = LoggedTable()
         try:
             yield table

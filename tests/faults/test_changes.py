@@ -69,11 +69,7 @@ def test_killed_worker_and_killed_postgresql_leave_every_change_once(
     properties = {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "plugin.name": "pgoutput",
-        "database.port": str(postgres.server.port),
-        "database.user": "postgres",
-        "database.dbname": postgres.name,
-        "slot.name": postgres.name,
-        "publication.autocreate.mode": "filtered",
+        **postgres.change_keys,
         "schema.include.list": "public",
         "max.batch.size": "30",
     }

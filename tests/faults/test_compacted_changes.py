@@ -218,11 +218,7 @@ def test_postgresql(watched: Watched, postgres: Postgres, tmp_path: Path) -> Non
     name = watched.follow("public.accounts")
     properties = {
         "connector.class": "PostgresCdcSource",
-        "database.port": str(postgres.server.port),
-        "database.user": "postgres",
-        "database.dbname": postgres.name,
-        "slot.name": postgres.name,
-        "publication.autocreate.mode": "filtered",
+        **postgres.change_keys,
         "schema.include.list": "public",
     }
 

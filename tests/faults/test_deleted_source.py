@@ -30,12 +30,7 @@ def test_a_delete_takes_the_slot_away_and_a_stop_does_not(
         {
             "name": topic_name,
             "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-            "database.hostname": "127.0.0.1",
-            "database.port": str(postgres.server.port),
-            "database.user": "postgres",
-            "database.dbname": postgres.name,
-            "slot.name": postgres.name,
-            "publication.autocreate.mode": "filtered",
+            **postgres.change_keys,
             "topic.prefix": topic_name,
             "value.converter": "org.apache.kafka.connect.json.JsonConverter",
         },

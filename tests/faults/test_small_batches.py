@@ -68,12 +68,7 @@ def _life(kafka: KafkaStack, postgres: Postgres, name: str, folder: Path) -> Wor
         {
             "name": name,
             "connector.class": "PostgresCdcSource",
-            "database.hostname": "127.0.0.1",
-            "database.port": str(postgres.server.port),
-            "database.user": "postgres",
-            "database.dbname": postgres.name,
-            "slot.name": postgres.name,
-            "publication.autocreate.mode": "filtered",
+            **postgres.change_keys,
             "schema.include.list": "public",
             "topic.prefix": name,
             "topic.creation.default.partitions": "1",

@@ -35,12 +35,7 @@ class Shop:
         connector = {
             "name": self.name,
             "connector.class": "PostgresCdcSource",
-            "database.hostname": "127.0.0.1",
-            "database.port": str(postgres.server.port),
-            "database.user": "postgres",
-            "database.dbname": postgres.name,
-            "slot.name": postgres.name,
-            "publication.autocreate.mode": "filtered",
+            **postgres.change_keys,
             "schema.include.list": "public",
             "topic.prefix": self.name,
             "key.converter": "io.confluent.connect.avro.AvroConverter",

@@ -15,9 +15,8 @@ from fetchers.sdk import AnswerRule, Fatal, HttpResponse, Retriable, StatusTable
 from service.domain.errors import TargetFull
 from service.sinks.batch import Form
 from service.sinks.elasticsearch.bulk import BLOCKED_TYPES, DISK_FULL, FULL_WAIT_SECONDS, item_of
-from service.sinks.elasticsearch.config import ElasticsearchSinkConfig
+from service.sinks.elasticsearch.config import NAME_BYTES_MAX, PART_CHARACTERS_MAX, ElasticsearchSinkConfig, fault_of
 from service.sinks.elasticsearch.mapping import properties_of
-from service.sinks.elasticsearch.names import NAME_BYTES_MAX, PART_CHARACTERS_MAX, fault_of
 from service.sinks.schemas import Schema
 
 INDICES_MAX = 10_000

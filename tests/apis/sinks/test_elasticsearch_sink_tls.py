@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
-from shutil import which
 
 import pytest
 
@@ -13,7 +12,6 @@ from tests.apis.rest.certificates import Authority
 from tests.fake_search import FakeSearch
 from tests.search_suite import Search, started
 
-pytestmark = pytest.mark.skipif(which("openssl") is None, reason="makes its certificates with the openssl program")
 UNKNOWN = "(self.signed certificate|unable to get local issuer)"
 """As OpenSSL says it, by what the server shows of its authority."""
 SSL = {"elastic__security__protocol": "SSL"}

@@ -21,7 +21,7 @@ from fetchers.postgres_cdc.log import readable
 from fetchers.postgres_cdc.replication import Replication
 from fetchers.sdk import Fatal, Page, Retriable
 from tests.apis.rest.certificates import Authority
-from tests.databases import HAS_POSTGRES, DatabaseServer, Postgres, running_postgres
+from tests.databases import DatabaseServer, Postgres, running_postgres
 from tests.integration.postgres_cdc.test_postgres_log import Followed, is_after_snapshot, records
 
 SECONDS_MAX = 300.0
@@ -153,8 +153,6 @@ async def test_a_reader_that_waits_for_kafka_is_not_taken_for_dead(followed: Fol
 @pytest.fixture
 def own_server(database_folder: Path) -> Iterator[DatabaseServer]:
     """A server that the test may shut down and configure."""
-    if not HAS_POSTGRES:
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
     folder = database_folder / uuid.uuid4().hex
     folder.mkdir()
     with running_postgres(folder) as server:

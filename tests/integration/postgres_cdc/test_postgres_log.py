@@ -33,14 +33,9 @@ class Followed:
         self.offsets: dict[str, Offset] = {}
         """By kind of partition: of the log, and of the tables that are read."""
         self.properties = {
-            "database.hostname": "127.0.0.1",
-            "database.port": str(postgres.server.port),
-            "database.user": "postgres",
-            "database.dbname": postgres.name,
+            **postgres.change_keys,
             "topic.prefix": "srv",
-            "slot.name": postgres.name,
             "table.include.list": "public\\..*",
-            "publication.autocreate.mode": "filtered",
             **{key.replace("_", "."): value for key, value in changed.items()},
         }
 

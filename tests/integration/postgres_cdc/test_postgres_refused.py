@@ -16,7 +16,7 @@ import pytest
 
 from fetchers.sdk import Fatal, Finding, Page, Retriable
 from fetchers.toolkit.refusals import Unreachable
-from tests.databases import HAS_POSTGRES, DatabaseServer, Postgres, own_postgres, running_postgres
+from tests.databases import DatabaseServer, Postgres, own_postgres, running_postgres
 from tests.integration.postgres_cdc.test_postgres_log import SECONDS_MAX, Followed, is_after_snapshot, records
 
 pytestmark = pytest.mark.integration
@@ -32,8 +32,6 @@ host all all 127.0.0.1/32 trust
 @pytest.fixture(scope="module")
 def replica_level(database_folder: Path) -> Iterator[DatabaseServer]:
     """A server whose log is for physical replicas, and that asks some users for a password."""
-    if not HAS_POSTGRES:
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
     folder = database_folder / uuid.uuid4().hex
     folder.mkdir()
     rules = folder / "rules"

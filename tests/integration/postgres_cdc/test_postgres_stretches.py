@@ -147,18 +147,24 @@ async def test_tables_are_added_and_asked_for_while_the_log_is_read(followed: Fo
                 break
 
 
+async def read_beside(followed: Followed, statement: str) -> list[Page]:
+    """A whole snapshot, in which the statement is run when the first rows of ``t`` are there."""
+    is_run = False
+
+    def stops(page: Page) -> bool:
+        nonlocal is_run
+        if page.topic == "srv.public.t" and not is_run:
+            followed.postgres.run(statement)
+            is_run = True
+        return followed.is_read
+
+    return await followed.read(stops=stops)
+
+
 async def test_a_table_that_is_dropped_before_its_turn_ends_no_snapshot(followed: Followed) -> None:
     """It is not there when what was broken off goes on."""
     followed.postgres.run("create table u (id int primary key)", "insert into u values (1)")
-    dropped: list[Page] = []
-
-    def stops(page: Page) -> bool:
-        if page.topic == "srv.public.t" and not dropped:
-            followed.postgres.run("drop table u")
-            dropped.append(page)
-        return followed.is_read
-
-    pages = await followed.read(stops=stops)
+    pages = await read_beside(followed, "drop table u")
     assert "srv.public.u" not in {page.topic for page in pages}
     assert {key["id"] for page in pages for key, _ in records(page)} == set(range(1, ROWS + 1))
 
@@ -166,15 +172,7 @@ async def test_a_table_that_is_dropped_before_its_turn_ends_no_snapshot(followed
 async def test_a_table_that_is_written_anew_before_its_turn_is_read(followed: Followed) -> None:
     """To a transaction that began before, PostgreSQL shows it as empty."""
     followed.postgres.run("create table u (id int primary key, n int)", "insert into u values (1, 2)")
-    altered: list[Page] = []
-
-    def stops(page: Page) -> bool:
-        if page.topic == "srv.public.t" and not altered:
-            followed.postgres.run("alter table u alter column n type bigint")
-            altered.append(page)
-        return followed.is_read
-
-    pages = await followed.read(stops=stops)
+    pages = await read_beside(followed, "alter table u alter column n type bigint")
     found = [value["after"] for page in pages if page.topic == "srv.public.u" for _, value in records(page)]
     assert found == [{"id": 1, "n": 2}]
 

@@ -106,12 +106,17 @@ async def test_a_start_that_is_given_up_ends(
 
 async def test_a_stop_ends_a_start_whose_server_does_not_answer(server: SilentServer, threads: LoopThreads) -> None:
     """Who waits for the start is told that there is no Spark."""
+    await stopped_while_it_starts(server)
+    await until(threads.have_ended)
+
+
+async def stopped_while_it_starts(server: SilentServer) -> None:
+    """A keeper whose server has been asked."""
     keeper = SessionKeeper(SparkSettings(remote=server.url), launch=start_session, tell=lambda _: None)
     async with asyncio.TaskGroup() as group:
         group.create_task(refused(keeper))
         await until(server.called.is_set)
         await keeper.stop()
-    await until(threads.have_ended)
 
 
 async def test_a_start_that_waits_for_its_next_attempt_is_ended(
@@ -121,11 +126,7 @@ async def test_a_start_that_waits_for_its_next_attempt_is_ended(
     monkeypatch.setattr(core, "DefaultPolicy", partial(DefaultPolicy, initial_backoff=3_600_000))
     server.answer = grpc.StatusCode.UNAVAILABLE
     server.may_answer.set()
-    keeper = SessionKeeper(SparkSettings(remote=server.url), launch=start_session, tell=lambda _: None)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(refused(keeper))
-        await until(server.called.is_set)
-        await keeper.stop()
+    await stopped_while_it_starts(server)
     await until(threads.have_ended)
 
 
