@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = [
+    "tests.closing_servers",
     "tests.spread",
     "tests.time_limit",
     "tests.stack",
