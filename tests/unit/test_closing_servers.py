@@ -24,7 +24,7 @@ async def test_a_connection_that_comes_as_its_server_closes_is_closed_without_a_
     with warnings.catch_warnings(record=True) as told, socket.socket() as client:
         warnings.simplefilter("always")
         client.setblocking(False)  # noqa: FBT003 - sockets' own
-        loop.set_task_factory(closing_first)  # type: ignore[arg-type]
+        loop.set_task_factory(closing_first)
         await loop.sock_connect(client, server.sockets[0].getsockname())
         await accepted.wait()
         await asyncio.sleep(0)  # the transport is made, and is not to be had
