@@ -10,6 +10,7 @@ from fetchers.postgres_cdc.columns import Type
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.events import CapturedTable
 from fetchers.postgres_cdc.pgoutput import LogRelation
+from fetchers.postgres_cdc.snapshot import select
 from fetchers.sdk import Fatal
 from fetchers.toolkit.change_form import ChangeForm
 
@@ -69,6 +70,16 @@ class CapturedTables:
             known = self._made(server, relation, keys)
         self._asked[relation.oid] = known
         return known
+
+    def selects(self, server: Catalogue) -> Mapping[str, tuple[CapturedTable, str]]:
+        """All tables by name, with the SQL of their rows. Blocks."""
+        found = {}
+        for schema, name in server.tables():
+            relation = server.relation(schema, name)
+            if relation is not None:
+                table = self.captured(server, relation)
+                found[f"{schema}.{name}"] = (table, select(table, server))
+        return dict(sorted(found.items()))
 
     def _made(self, server: Catalogue, relation: LogRelation, keys: tuple[str, ...]) -> CapturedTable:
         self._demand_topic(server, (relation.schema, relation.name))

@@ -20,10 +20,11 @@ from fetchers.postgres_cdc.checks import checked, demand, rights_findings, setti
 from fetchers.postgres_cdc.config import PostgresCdcConfig, findings
 from fetchers.postgres_cdc.deletion import take_away
 from fetchers.postgres_cdc.events import CapturedTable, change_form
+from fetchers.postgres_cdc.history import demand_log, history
 from fetchers.postgres_cdc.log import Batch, Framing, Log, readable
-from fetchers.postgres_cdc.place import Place, SnapshotPlace, read_place
-from fetchers.postgres_cdc.replication import Replication, created_slot
-from fetchers.postgres_cdc.snapshot import SnapshotReader, select
+from fetchers.postgres_cdc.place import Place, SnapshotPlace, read_origin, read_place
+from fetchers.postgres_cdc.replication import Replication, created_slot, replication_session
+from fetchers.postgres_cdc.snapshot import SnapshotReader
 from fetchers.postgres_cdc.stretches import PostgresStretches
 from fetchers.sdk import (
     Fatal,
@@ -123,7 +124,8 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         self._tables = CapturedTables(self.config, self._form)
         self._dropped: tuple[Collection[int], int] = ((), 0)  # by ``Catalogue.dropped`` of the server of this call
         try:
-            stored = read_place(context.offset_of(self.partition()))
+            offset = context.offset_of(self.partition())
+            stored, self._origin = read_place(offset), read_origin(offset)
             progress = Progress.read(context.offset_of(self._progress_partition))
         except ValueError as error:
             raise Fatal(f"the stored offset cannot be read: {error}") from error
@@ -197,16 +199,17 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
     def _now_us(self) -> int:
         return int(self._context.clock.now().timestamp() * 1_000_000)
 
-    def _empty(self, place: Place) -> Page:
-        return Page([], offset=place.offset(), partition=self.partition())
+    def _empty(self, place: Place | SnapshotPlace) -> Page:
+        return Page([], offset=self._origin.of(place.offset()), partition=self.partition())
 
     def _begun(self, stored: Place | SnapshotPlace | None, reader: SnapshotReader) -> Place | SnapshotPlace:
         """Where to go on; makes publication and slot where they are not there yet, and begins the snapshot."""
         config = self.config
+        if stored is not None:
+            with replication_session(config) as session:
+                self._origin = demand_log(session, config, stored, self._origin).origin
+            return stored
         with catalogue(config) as server:
-            if stored is not None:
-                server.demand_log(stored.log if isinstance(stored, SnapshotPlace) else stored.commit)
-                return stored
             slot = server.slot()
             if slot is None:
                 demand(settings_findings(server, config))
@@ -214,11 +217,13 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             if slot is None and self._has_snapshot:  # else the slot would be there, and hold back log for nobody
                 demand(rights_findings(server, config, server.tables()))
         if slot is None:
-            with created_slot(config) as (position, snapshot):
+            with created_slot(config) as (position, snapshot, self._origin):
                 if self._has_snapshot:
                     reader.open(snapshot)
                     return SnapshotPlace(position)
                 return Place(position)
+        with replication_session(config) as session:
+            self._origin = history(session).origin
         return SnapshotPlace(slot.confirmed) if self._has_snapshot else Place(slot.confirmed)
 
     @property
@@ -227,11 +232,11 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
 
     async def _snapshot(self, reader: SnapshotReader, place: SnapshotPlace) -> AsyncGenerator[Page, None]:
         """Table after table, by name; each page's offset is the key of its last row. Last comes what was read."""
-        yield Page([], offset=place.offset(), partition=self.partition())
-        found = await self._asked(self._selects)
+        yield self._empty(place)
+        found = await self._asked(self._tables.selects)
         for name, (table, sql) in found.items():
             async for page, keys in self._rows(reader, table, sql, position=place.log):
-                yield replace(page, offset=SnapshotPlace(place.log, name, keys).offset())
+                yield replace(page, offset=self._origin.of(SnapshotPlace(place.log, name, keys).offset()))
         yield Page([], offset=Progress(frozenset(found)).offset(), partition=self._progress_partition)
 
     async def _rows(
@@ -246,16 +251,6 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                 made = partial(table.snapshot_page, part, handled_us=self._now_us(), position=position, offset={})
                 yield await self._blocking(made), keys
 
-    def _selects(self, server: Catalogue) -> Mapping[str, tuple[CapturedTable, str]]:
-        """Tables by name, with the SQL of their rows."""
-        found = {}
-        for schema, name in server.tables():
-            relation = server.relation(schema, name)
-            if relation is not None:
-                table = self._tables.captured(server, relation)
-                found[f"{schema}.{name}"] = (table, select(table, server))
-        return dict(sorted(found.items()))
-
     async def _log(
         self, start: Place, reading: TableReading, stretches: PostgresStretches
     ) -> AsyncGenerator[Page, None]:
@@ -267,7 +262,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             takes=lambda relation: takes_table(config, relation.schema, relation.name),
             has_key_still=self._tables.has_key_still,
         )
-        log = Log(config, framing)
+        log = Log(config, framing, self._origin)
         told = reached = start
         beaten = moved = clock.monotonic()
         telling, stream = ExitStack(), None
@@ -276,6 +271,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             while config.snapshot_mode != "initial_only" or reading.is_waiting:
                 if stream is None:
                     stream = await self._opened(log)
+                    self._origin = stream.origin
                     telling.enter_context(stream.telling(lambda: self._confirmed))
                 await self._report_backlog(framing)  # before any page, which may wait for Kafka
                 self._woken.clear()
@@ -380,7 +376,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                 batch,
                 group,
                 handled_us=self._now_us(),
-                offset=offset,
+                offset=self._origin.of(offset),
                 ends_transaction=is_last and batch.ends_transaction,
             )
             pages.append(page)
@@ -391,7 +387,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             await self._asked(lambda server: server.rows(self.config.heartbeat_action_query))
         return self._form.heartbeat(
             self._now_us(),
-            offset=place.offset(),
+            offset=self._origin.of(place.offset()),
             partition=self.partition(),
             topic_prefix=self.config.heartbeat_topics_prefix,
         )

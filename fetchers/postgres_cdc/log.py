@@ -19,7 +19,7 @@ from fetchers.postgres_cdc.catalogue import failure
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.messages import SIZE, Messages, Singles
 from fetchers.postgres_cdc.pgoutput import POSTGRES_EPOCH_MICROS, LogRelation, broken, read_relation
-from fetchers.postgres_cdc.place import Place
+from fetchers.postgres_cdc.place import Origin, Place
 from fetchers.postgres_cdc.replication import Replication
 from fetchers.sdk import Disconnected
 from fetchers.toolkit.exclusive_calls import ExclusiveCalls
@@ -314,9 +314,10 @@ class Framing:
 class Log:
     """One replication connection that reads the slot."""
 
-    def __init__(self, config: PostgresCdcConfig, framing: Framing) -> None:
-        """Nothing is connected yet."""
+    def __init__(self, config: PostgresCdcConfig, framing: Framing, origin: Origin) -> None:
+        """Nothing is connected yet. ``origin``: of the place where the framing begins."""
         self._config = config
+        self._origin = origin
         self._framing = framing
         self._replication: Replication | None = None
         self._found = Messages()
@@ -328,7 +329,7 @@ class Log:
         """Connect and start. Raises ``Retriable`` or ``Fatal``."""
         with self._called():
             self._release()
-            self._replication = Replication(self._config, self._framing.place.commit)
+            self._replication = Replication(self._config, self._framing.place, self._origin)
             return self._replication
 
     @contextmanager

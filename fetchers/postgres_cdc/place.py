@@ -17,6 +17,30 @@ from fetchers.sdk import Offset
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Of which log a position is, as far as that is known: what is stored beside it, under keys of our own."""
+
+    log_of: str = ""
+    """The server's system identifier; empty: not known."""
+    timeline: int = 0
+    """0: not known."""
+    begin: int = 0
+    """Of the timeline: two servers that took over from one primary may give theirs the same number."""
+
+    def of(self, offset: Offset) -> Offset:
+        """An offset with this in it."""
+        if not self.log_of:
+            return offset
+        told = {"timeline": self.timeline, "timeline_begin": self.begin} if self.timeline else {}
+        return {**offset, "log_of": self.log_of, **told}
+
+
+def read_origin(offset: Offset) -> Origin:
+    """Of a stored offset."""
+    return Origin(str(offset.get("log_of") or ""), _number(offset, "timeline"), _number(offset, "timeline_begin"))
+
+
+@dataclass(frozen=True)
 class Place:
     """A place in the log: after the transaction that ended at ``commit``, and ``events`` changes of the next one."""
 
@@ -30,6 +54,21 @@ class Place:
     until_events: int = 0
     seen_events: int = 0
     """Of the changes at ``seen``, which rows of one COPY share, how many are delivered; 0: all."""
+
+    @property
+    def start(self) -> int:
+        """From where on the server is asked for its log."""
+        return self.commit
+
+    @property
+    def reached(self) -> int:
+        """Up to where anything of whole transactions is delivered."""
+        return max(self.commit, self.seen, self.until)
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether part of a transaction is delivered."""
+        return bool(self.events or self.until_events or self.seen)
 
     def offset(self, *, lsn: int = 0, transaction: int | None = None, committed_us: int | None = None) -> Offset:
         """For a page after which reading goes on here."""
@@ -57,6 +96,16 @@ class SnapshotPlace:
     """``schema.table`` that is being read; empty: none is begun."""
     keys: tuple[str, ...] = ()
     """Texts of the key of the last row that is delivered; empty: none."""
+
+    @property
+    def start(self) -> int:
+        """From where on the server is asked for its log."""
+        return self.log
+
+    @property
+    def reached(self) -> int:
+        """The same: the rows are as they were there."""
+        return self.log
 
     def offset(self) -> Offset:
         """For a page after which the snapshot goes on here."""
@@ -101,7 +150,7 @@ def read_place(offset: Offset) -> Place | SnapshotPlace | None:
     )
 
 
-_OWN_FIRST = {"lsn", "snapshot", "last_snapshot_record"}
+_OWN_FIRST = {"lsn", "snapshot", "last_snapshot_record", "log_of", "timeline", "timeline_begin"}
 
 
 def _number(offset: Mapping[str, Any], key: str) -> int:
@@ -112,6 +161,12 @@ def _number(offset: Mapping[str, Any], key: str) -> int:
         message = f"{key} is expected to be a position in the log, a whole number"
         raise ValueError(message)
     return value
+
+
+def read_position(text: str) -> int:
+    """A position that PostgreSQL has written."""
+    high, low = text.split("/")
+    return (int(high, 16) << 32) + int(low, 16)
 
 
 def position_text(position: int) -> str:

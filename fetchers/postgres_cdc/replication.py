@@ -24,16 +24,20 @@ from psycopg import pq
 from fetchers.postgres_cdc.catalogue import choices, failure, quoted_name, refusal
 from fetchers.postgres_cdc.columns import SESSION
 from fetchers.postgres_cdc.config import PostgresCdcConfig
+from fetchers.postgres_cdc.history import demand_log, history
 from fetchers.postgres_cdc.messages import Messages
 from fetchers.postgres_cdc.pgoutput import POSTGRES_EPOCH_MICROS
-from fetchers.postgres_cdc.place import position_text
-from fetchers.sdk import Disconnected, Fatal
+from fetchers.postgres_cdc.place import Origin, Place, position_text, read_position
+from fetchers.sdk import Disconnected, Fatal, Retriable
 
 STATUS_SECONDS_MAX = 10.0
 """Between two signs of life; a quarter of the server's ``wal_sender_timeout`` where that is less."""
 LOCK_SECONDS = 0.02
 _TIMEOUT = b"select setting::int from pg_settings where name = 'wal_sender_timeout'"
 _STATUS_FORM = struct.Struct(">cQQQqB")
+_NOT_SUPPORTED = "0A000"
+"""``feature_not_supported``: a replica before version 16 decodes no log (``CheckLogicalDecodingRequirements`` in the
+server's ``logical.c``). It passes when the replica takes over."""
 _SEGMENT_REMOVED = "58P01"
 """``undefined_file``: of a stream, that a segment of the log is gone which the slot needs (``WalSndSegmentOpen`` in the
 server's ``walsender.c``). It does not come back, and the view of slots may call the slot whole."""
@@ -47,21 +51,28 @@ def replication_connection(config: PostgresCdcConfig) -> psycopg.Connection[Any]
 
 
 @contextmanager
-def created_slot(config: PostgresCdcConfig) -> Iterator[tuple[int, str]]:
-    """Make the slot: where its log begins, and the name of the snapshot of just that moment, while this is open."""
+def replication_session(config: PostgresCdcConfig) -> Iterator[psycopg.Connection[Any]]:
+    """The same for a few questions; raises ``Retriable`` or ``Fatal``, as everything asked in it does."""
     connection = None
     try:
         connection = replication_connection(config)
-        name = quoted_name(config.slot_name, connection)
-        sql = f"CREATE_REPLICATION_SLOT {name} LOGICAL pgoutput EXPORT_SNAPSHOT"
-        ((_, position, snapshot, _),) = connection.execute(sql.encode()).fetchall()
-        high, low = position.split("/")
-        yield (int(high, 16) << 32) + int(low, 16), snapshot
+        yield connection
     except psycopg.Error as error:
         raise failure(error, config.database_hostname) from error
     finally:
         if connection is not None:
             connection.close()
+
+
+@contextmanager
+def created_slot(config: PostgresCdcConfig) -> Iterator[tuple[int, str, Origin]]:
+    """Make the slot: where its log begins, and the name of the snapshot of just that moment, while this is open."""
+    with replication_session(config) as connection:
+        origin = history(connection).origin
+        name = quoted_name(config.slot_name, connection)
+        sql = f"CREATE_REPLICATION_SLOT {name} LOGICAL pgoutput EXPORT_SNAPSHOT"
+        ((_, position, snapshot, _),) = connection.execute(sql.encode()).fetchall()
+        yield read_position(position), snapshot, origin
 
 
 class Replication:
@@ -70,8 +81,12 @@ class Replication:
     Raises ``psycopg.Error``, ``Retriable`` or ``Fatal``.
     """
 
-    def __init__(self, config: PostgresCdcConfig, start: int) -> None:
-        """Connect, and have the server send its log from ``start`` on; this alone waits for it."""
+    def __init__(self, config: PostgresCdcConfig, place: Place, origin: Origin) -> None:
+        """Connect, and have the server send its log from ``place`` on; this alone waits for it.
+
+        ``origin``: of the place. Whether the server has the log from there on is asked in the session that reads it: an
+        earlier one may have been with another server, and a slot that stands further is gone on from without a word.
+        """
         self._config = config
         self._lock = Lock()
         self._flushed = 0
@@ -83,23 +98,26 @@ class Replication:
         self._connection = connection = replication_connection(config)
         self._libpq = connection.pgconn
         try:
-            self.status_seconds = self._start(start)
+            self.status_seconds = self._start(place, origin)
             self._descriptor = os.dup(self._libpq.socket)
         except BaseException:  # an interrupt too: nobody else knows of the session yet
             connection.close()
             raise
 
-    def _start(self, position: int) -> float:
+    def _start(self, place: Place, origin: Origin) -> float:
         """Seconds between two signs of life."""
         ((milliseconds,),) = self._connection.execute(_TIMEOUT).fetchall()
+        here = demand_log(self._connection, self._config, place, origin)
+        self.origin = here.origin
+        """Of all that comes."""
         slot = quoted_name(self._config.slot_name, self._connection)
         publication = quoted_name(self._config.publication_name, self._connection).replace("'", "''")
         found = self._libpq.exec_(
-            f"START_REPLICATION SLOT {slot} LOGICAL {position_text(position)} "
+            f"START_REPLICATION SLOT {slot} LOGICAL {position_text(place.start)} "
             f"(proto_version '1', publication_names '{publication}')".encode()
         )
         if found.status != pq.ExecStatus.COPY_BOTH:
-            raise self._ended(found)
+            raise self._ended(found, is_replica=here.is_replica)
         self._libpq.nonblocking = 1
         return min(STATUS_SECONDS_MAX, milliseconds / 4000 or STATUS_SECONDS_MAX)
 
@@ -162,7 +180,7 @@ class Replication:
             self._lost = self._lost or error
         return self._lost is None
 
-    def _ended(self, result: Any) -> Exception:
+    def _ended(self, result: Any, *, is_replica: bool = False) -> Exception:
         """Why there is no stream (any more)."""
         host = self._config.database_hostname
         if self._lost is not None and (result is None or result.status == pq.ExecStatus.COPY_BOTH):
@@ -170,6 +188,8 @@ class Replication:
         if result is None or result.status != pq.ExecStatus.FATAL_ERROR:
             return Disconnected(f"{host}: the server has ended its log; it is being shut down")
         state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+        if state == _NOT_SUPPORTED and is_replica:
+            return Retriable(f"{host}: {result.get_error_message().strip()} ({state}): this replica has not taken over")
         if state == _SEGMENT_REMOVED:
             message = result.get_error_message().strip().splitlines()[0]
             return Fatal(f"{host}: {message} ({state}). {choices(self._config.slot_name)}")

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from fetchers.postgres_cdc.log import Framing, Log
-from fetchers.postgres_cdc.place import Place
+from fetchers.postgres_cdc.place import Origin, Place
 from fetchers.sdk import Fatal, Page
 from tests.databases import Postgres
 from tests.integration.postgres_cdc.test_postgres_log import SECONDS_MAX, Followed, is_after_snapshot, records
@@ -231,7 +231,7 @@ async def test_a_connection_that_is_closed_while_it_is_made_frees_its_slot(follo
         followed.properties["database.port"] = str(server.sockets[0].getsockname()[1])
         config = followed.connector().config
         place = Place(int(str(followed.offset["lsn_commit"])))
-        log = Log(config, Framing(place, rows_max=10, takes=lambda _relation: True))
+        log = Log(config, Framing(place, rows_max=10, takes=lambda _relation: True), Origin())
         async with asyncio.TaskGroup() as group:
             group.create_task(asyncio.to_thread(log.open))
             await proxy.is_asked.wait()

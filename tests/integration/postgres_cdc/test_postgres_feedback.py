@@ -18,6 +18,7 @@ import pytest
 from fetchers.postgres_cdc import fetcher
 from fetchers.postgres_cdc.fetcher import PostgresCdcSource
 from fetchers.postgres_cdc.log import readable
+from fetchers.postgres_cdc.place import Origin, Place
 from fetchers.postgres_cdc.replication import Replication
 from fetchers.sdk import Fatal, Page, Retriable
 from tests.apis.rest.certificates import Authority
@@ -246,7 +247,7 @@ async def test_the_servers_reason_survives_what_cannot_be_sent(followed: Followe
     async with asyncio.timeout(SECONDS_MAX):
         while slot(followed)[1] is not None:
             await asyncio.sleep(LOOK_SECONDS)
-        stream = Replication(followed.connector().config, position)
+        stream = Replication(followed.connector().config, Place(position), Origin())
         with closing(stream), socket.socket(fileno=os.dup(stream.fileno())) as peeked:
             while not is_asked(peeked):
                 await asyncio.sleep(LOOK_SECONDS)

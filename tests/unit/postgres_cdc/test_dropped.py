@@ -14,7 +14,7 @@ from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.fetcher import BACKLOG_SECONDS, PostgresCdcSource
 from fetchers.postgres_cdc.log import Batch, Framing
 from fetchers.postgres_cdc.pgoutput import LogRelation, RelationColumn
-from fetchers.postgres_cdc.place import Place
+from fetchers.postgres_cdc.place import Origin, Place
 from fetchers.sdk import Disconnected
 from fetchers.sdk.context import partition_key
 from fetchers.sdk.testing import FakeClock, FakeContext
@@ -36,9 +36,6 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         """A session ends."""
-
-    def demand_log(self, needed: int) -> None:
-        """It has all of it."""
 
     def publish_tables(self, but: Collection[str]) -> None:
         """All are in it."""
@@ -75,6 +72,8 @@ class Server:
 class Stream:
     """A connection that nobody has to wait for."""
 
+    origin = Origin()
+
     def telling(self, _confirmed: Callable[[], int]) -> AbstractContextManager[None]:
         """Nobody listens."""
         return nullcontext()
@@ -90,7 +89,7 @@ class ScriptedLog:
 
     count = 0
 
-    def __init__(self, _config: PostgresCdcConfig, framing: Framing) -> None:
+    def __init__(self, _config: PostgresCdcConfig, framing: Framing, _origin: Origin) -> None:
         self._framing = framing
         self._messages = iter(list(stream(TRANSACTIONS)))
         self._left = self.count
@@ -123,6 +122,8 @@ async def test_another_server_may_have_what_the_last_one_had_dropped(monkeypatch
     for module in (captured, fetcher, stretches):
         monkeypatch.setattr(module, "catalogue", lambda _: server)
     monkeypatch.setattr(fetcher, "Log", ScriptedLog)
+    monkeypatch.setattr(fetcher, "replication_session", nullcontext)
+    monkeypatch.setattr(fetcher, "demand_log", lambda *_: Stream)  # it has all of it
     stored = {
         partition_key(source.partition()): Place(1).offset(),
         partition_key({**source.partition(), "snapshot": "tables"}): Progress(frozenset({"public.t1"})).offset(),

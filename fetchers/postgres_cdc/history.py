@@ -1,0 +1,117 @@
+"""Of which log a position is: of which server's, and of which of its timelines.
+
+A replica that takes over has the log of its primary as far as it had received it, and begins another timeline there.
+Behind that place the two logs have other changes at the same positions. So an offset that is nothing but a position
+would be gone on from in the middle of changes that were never read. Facts: the chapters "Streaming Replication
+Protocol" (``IDENTIFY_SYSTEM``, ``TIMELINE_HISTORY``) and "Continuous Archiving" (timelines) of PostgreSQL's manual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+import psycopg.errors
+from psycopg.rows import dict_row
+
+from fetchers.postgres_cdc.catalogue import Catalogue, choices
+from fetchers.postgres_cdc.config import PostgresCdcConfig
+from fetchers.postgres_cdc.place import Origin, Place, SnapshotPlace, position_text, read_position
+from fetchers.sdk import Fatal
+
+
+@dataclass(frozen=True)
+class History:
+    """What log a server has."""
+
+    log_of: str
+    """The system identifier, which a primary shares with its replicas and nobody else."""
+    timeline: int
+    """That it is on now."""
+    ends: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """Of each timeline before it, by its number and where it began: up to where it is this server's, too."""
+    is_replica: bool = False
+
+    @property
+    def begin(self) -> int:
+        """Of the timeline."""
+        return max(self.ends.values(), default=0)
+
+    @property
+    def origin(self) -> Origin:
+        """Of what is read now; a replica's without a timeline, which becomes another one while it is read."""
+        return Origin(self.log_of) if self.is_replica else Origin(self.log_of, self.timeline, self.begin)
+
+
+def read_timelines(text: str) -> Iterator[tuple[tuple[int, int], int]]:
+    """Of a timeline's history file: each timeline before it and where that began, and where it was left."""
+    begin = 0
+    for line in text.splitlines():
+        if line.strip() and not line.startswith("#"):
+            number, position, *_ = line.split()
+            yield (int(number), begin), (begin := read_position(position))
+
+
+def history(connection: psycopg.Connection[Any]) -> History:
+    """Of the server of a session that speaks the replication protocol. Blocks; raises ``psycopg.Error``."""
+    ((log_of, number, *_),) = connection.execute(b"IDENTIFY_SYSTEM").fetchall()
+    ((is_replica,),) = connection.execute(b"select pg_is_in_recovery()").fetchall()
+    timeline, text = int(number), ""
+    if timeline > 1:
+        try:
+            found = connection.execute(f"TIMELINE_HISTORY {timeline}".encode())
+            text = (found.pgresult.get_value(0, 1) or b"").decode(errors="replace") if found.pgresult else ""
+        except psycopg.errors.UndefinedFile:
+            pass  # somebody has removed it; it is missed where the timeline is not the one that was read
+    return History(str(log_of), timeline, dict(read_timelines(text)), is_replica=is_replica)
+
+
+def demand_history(here: History, origin: Origin, place: Place | SnapshotPlace, slot: str) -> None:
+    """See that the server has the log of a stored place up to there; raises ``Fatal``.
+
+    ``origin``: of the place; without a server in it, such as Debezium's, nothing is known, and nothing demanded.
+    """
+    if not origin.log_of:
+        return
+    if origin.log_of != here.log_of:
+        raise Fatal(
+            f"the stored offset is one of the server with the system identifier {origin.log_of}, and this one has "
+            f"{here.log_of}: it is no replica of that, and their positions have nothing to do with each other. "
+            f"{choices(slot)}"
+        )
+    if not origin.timeline or (here.timeline, here.begin) == (origin.timeline, origin.begin):
+        return
+    end, reached = here.ends.get((origin.timeline, origin.begin)), place.reached
+    read = f"the log was read on timeline {origin.timeline} up to {position_text(reached)}"
+    if end is None:
+        raise Fatal(
+            f"{read}, and this server is on timeline {here.timeline}, which did not come from there: it is a primary "
+            f"or a replica that was left behind, or another one that took over. {choices(slot)}"
+        )
+    if end < reached:
+        raise Fatal(
+            f"{read}, and this server, which has taken over, has that timeline up to {position_text(end)} alone: "
+            "changes may have been delivered that it never had, and it has others in their place. "
+            f"{choices(slot)}"
+        )
+    if isinstance(place, Place) and place.is_inside:
+        raise Fatal(
+            f"{read}, where part of a transaction is delivered, and this server has taken over at "
+            f"{position_text(end)}: whether it has that transaction is not known. Take "
+            '"events", "tables_done", "tables_until" and "tables_until_events" out of the offset (PATCH '
+            "/connectors/<name>/offsets while it is stopped): then that transaction comes again from its beginning, if "
+            f"it is there. {choices(slot)}"
+        )
+
+
+def demand_log(
+    connection: psycopg.Connection[Any], config: PostgresCdcConfig, place: Place | SnapshotPlace, origin: Origin
+) -> History:
+    """See that the server of this session has the log from a stored place on; raises ``Fatal``, or ``Retriable``."""
+    here = history(connection)
+    demand_history(here, origin, place, config.slot_name)
+    connection.row_factory = dict_row
+    Catalogue(config, connection).demand_log(place.start)
+    return here
