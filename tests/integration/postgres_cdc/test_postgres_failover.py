@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from fetchers.sdk import Fatal
+from fetchers.sdk import Fatal, Retriable
 from tests.databases import Postgres, running_postgres
 from tests.integration.postgres_cdc.test_postgres_log import Followed, is_after_snapshot, records
-from tests.postgres_standby import copy_slot, promote, running_standby, until_replayed
+from tests.postgres_standby import SECONDS_MAX, copy_slot, promote, running_standby, until_replayed
 
 pytestmark = pytest.mark.integration
 NAME = "shop"
@@ -34,10 +35,20 @@ class Pair:
 
     async def added(self, server: Postgres, *ids: int) -> list[tuple[str, int]]:
         """Operations and ids of what is read there, up to rows that are added now."""
-        self.followed.postgres = server
-        self.followed.properties["database.port"] = str(server.server.port)
+        self.read_at(server)
         rows = "insert into t values " + ", ".join(f"({number})" for number in ids) if ids else "select 1"
         return [(value["op"], key["id"]) for key, value in await self.followed.read_on(rows) if value]
+
+    def read_at(self, server: Postgres) -> None:
+        """As if the address led there from now on."""
+        self.followed.postgres = server
+        self.followed.properties["database.port"] = str(server.server.port)
+
+    async def fail(self) -> None:
+        """Read until that is over, and try nothing again."""
+        async with asyncio.timeout(SECONDS_MAX):
+            async for _ in self.followed.connector().fetch(self.followed.context()):
+                pass
 
     def take_over(self) -> None:
         """The primary dies, and the standby is promoted with what it has."""
@@ -105,13 +116,16 @@ async def test_a_replica_that_lacks_what_was_read_is_never_gone_on_from(pair: Pa
 
 
 async def test_a_replica_that_took_over_with_the_slot_is_gone_on_from(pair: Pair) -> None:
-    """Each change once, from before the switch to after it; and the old primary, if it comes back, is not."""
+    """Each change once, from before the switch to after it, once it has; the old primary, if it comes back, is not."""
     await pair.begin()
     copy_slot(pair.first, pair.second.server, NAME)
     pair.first.run("insert into t values (2)")
     assert await pair.added(pair.first, 3) == [("c", 2), ("c", 3)]
     pair.first.run("insert into t values (4)", "update t set id = 5 where id = 4")
     await until_replayed(pair.first, pair.second)
+    pair.read_at(pair.second)
+    with pytest.raises(Retriable, match="this replica has not taken over"):
+        await pair.fail()
     pair.take_over()
     pair.second.run("delete from t where id = 1")
     found = await pair.added(pair.second, 6)
