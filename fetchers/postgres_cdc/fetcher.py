@@ -96,6 +96,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                 raise ValueError(message)
             if offset is not None:
                 read_place(offset)
+                read_origin(offset)
 
     async def check(self, context: FetchContext) -> Sequence[Finding]:
         """Log in, and look whether the log and the tables may be read."""
