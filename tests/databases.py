@@ -122,8 +122,7 @@ def database_folder() -> Iterator[Path]:
         yield folder
 
 
-def own_folder(folder: Path, name: str) -> Path:
-    """One in it, of the servers' user."""
+def _own_folder(folder: Path, name: str) -> Path:
     own = folder / name
     own.mkdir()
     if _NOBODY:
@@ -145,7 +144,7 @@ def running_postgres(folder: Path, *changed: str) -> Iterator[DatabaseServer]:
     """
     if not _POSTGRES:
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
-    program, own = _POSTGRES[-1], own_folder(folder, "postgresql")
+    program, own = _POSTGRES[-1], _own_folder(folder, "postgresql")
     data, (port,) = own / "data", free_ports(1)
     made = [*_NOBODY, str(program.with_name("initdb")), "-D", str(data), "-U", "postgres", "-A", "trust"]
     _make([*made, "-E", "UTF8", "--locale=C.UTF-8", "-N"])
@@ -176,7 +175,7 @@ def postgres_server(database_folder: Path) -> Iterator[DatabaseServer]:
 @contextmanager
 def running_mariadb(folder: Path, *changed: str, server_id: int = 1) -> Iterator[DatabaseServer]:
     """MariaDB with a log of rows; everyone is ``root`` without a password, unless made otherwise."""
-    own = own_folder(folder, f"mariadb-{server_id}")
+    own = _own_folder(folder, f"mariadb-{server_id}")
     data, (port,) = own / "data", free_ports(1)
     made = [*_NOBODY, "env", f"HOME={own}", f"TMPDIR={own}", "mariadb-install-db", "--no-defaults", f"--datadir={data}"]
     made += ["--auth-root-authentication-method=normal", "--skip-test-db"]
@@ -216,7 +215,7 @@ def mysql_programs(database_folder: Path) -> Path:
 @contextmanager
 def running_mysql(folder: Path, programs: Path, *changed: str, server_id: int = 1) -> Iterator[DatabaseServer]:
     """MySQL with a log of rows and GTIDs; everyone is ``root`` without a password, unless made otherwise."""
-    own = own_folder(folder, f"mysql-{server_id}")
+    own = _own_folder(folder, f"mysql-{server_id}")
     (port,) = free_ports(1)
     command = [*_NOBODY, str(programs / "bin/mysqld"), "--no-defaults", f"--basedir={programs}"]
     command += [f"--lc-messages-dir={programs}/share", f"--datadir={own}/data"]

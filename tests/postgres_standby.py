@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from service.embedded.ports import free_ports
-from tests.databases import DatabaseServer, Postgres, own_folder
+from tests.databases import DatabaseServer, Postgres
 
 SECONDS_MAX = 300.0
 LOOK_SECONDS = 0.05
@@ -19,12 +20,14 @@ LOOK_SECONDS = 0.05
 @contextmanager
 def running_standby(folder: Path, primary: DatabaseServer) -> Iterator[DatabaseServer]:
     """A copy of the primary that follows it, with a port and a folder of its own and the primary's settings."""
-    own, (port,) = own_folder(folder, "standby"), free_ports(1)
+    own, (port,) = folder / "standby", free_ports(1)
+    own.mkdir()
+    shutil.chown(own, primary.folder.owner(), primary.folder.group())
     program = _program(primary)
     copied = [*primary.command[:program], str(Path(primary.command[program]).with_name("pg_basebackup"))]
     copied += ["-D", str(own / "data"), "-d", f"host=127.0.0.1 port={primary.port} user=postgres"]
     copied += ["--write-recovery-conf", "--checkpoint=fast", "--create-slot", "--slot=standby", "--no-sync"]
-    subprocess.run(copied, check=True, capture_output=True, timeout=SECONDS_MAX)
+    _run(copied)
     changed = {str(primary.port): str(port), str(primary.folder): str(own)}
     changed[str(primary.folder / "data")] = str(own / "data")
     command = [changed.get(part, part) for part in primary.command]
@@ -34,6 +37,11 @@ def running_standby(folder: Path, primary: DatabaseServer) -> Iterator[DatabaseS
         yield server
     finally:
         server.stop()
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS_MAX)
+    assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout.decode(errors='replace')[-4000:]}"
 
 
 def _program(server: DatabaseServer) -> int:
@@ -55,7 +63,7 @@ def copy_slot(primary: Postgres, standby: DatabaseServer, slot: str) -> None:
     kept = Path("data") / "pg_replslot"
     standby.stop()
     made = [*standby.command[: _program(standby)], "cp", "-r", str(primary.server.folder / kept / slot)]
-    subprocess.run([*made, str(standby.folder / kept)], check=True, capture_output=True, timeout=SECONDS_MAX)
+    _run([*made, str(standby.folder / kept)])
     standby.start()
 
 

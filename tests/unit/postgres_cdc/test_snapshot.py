@@ -30,6 +30,8 @@ def test_offsets_of_both_partitions_are_looked_at() -> None:
     connector.check_offsets([({"server": "p"}, {"lsn_commit": 5}), (tables, Progress().offset()), (tables, None)])
     with pytest.raises(ValueError, match="tables_read"):
         connector.check_offsets([(tables, {"tables_read": "x"})])
+    with pytest.raises(ValueError, match="timeline"):
+        connector.check_offsets([({"server": "p"}, {"lsn_commit": 5, "log_of": "7", "timeline": "first"})])
 
 
 @pytest.mark.parametrize("state", ["25P03", "25P04", "72000", "40001", "57014", "57P01", "42P01", "42703"])
