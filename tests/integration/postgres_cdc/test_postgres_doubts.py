@@ -245,6 +245,24 @@ async def test_a_connection_that_is_closed_while_it_is_made_frees_its_slot(follo
         log.close()
 
 
+async def test_a_slot_that_another_reads_while_it_is_waited_for_is_a_hole(followed: Followed) -> None:
+    """The server goes on from where the slot stands, without a word: so it is looked at where it is read."""
+    await followed.read(stops=is_after_snapshot)
+    name, place = followed.postgres.name, Place(int(str(followed.offset["lsn_commit"])))
+    async with asyncio.timeout(SECONDS_MAX):
+        while followed.postgres.rows(f"select active from pg_replication_slots where slot_name = '{name}'")[0][0]:
+            await asyncio.sleep(0.05)
+    followed.postgres.run(
+        "insert into marker default values", f"select pg_replication_slot_advance('{name}', pg_current_wal_lsn())"
+    )
+    framing = Framing(place, rows_max=10, takes=lambda _relation: True)
+    with (
+        closing(Log(followed.connector().config, framing, Origin())) as log,
+        pytest.raises(Fatal, match=r"slot .* begins at .* somebody else has read it.* snapshot\.mode=initial"),
+    ):
+        log.open()
+
+
 def test_a_server_that_is_gone_without_a_word_is_noticed(followed: Followed) -> None:
     """By the machine's own means, which are off or take hours otherwise."""
     with closing(psycopg.connect(**followed.connector().config.session)) as connection:

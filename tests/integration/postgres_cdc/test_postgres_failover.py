@@ -69,7 +69,7 @@ def pair(database_folder: Path) -> Iterator[Pair]:
     """Servers of the test's own: one of them dies."""
     folder = database_folder / uuid.uuid4().hex
     folder.mkdir()
-    with running_postgres(folder, "wal_keep_size=256MB") as primary:
+    with running_postgres(folder, "wal_keep_size=256MB", "wal_sender_timeout=0", "autovacuum=off") as primary:
         first = Postgres(primary, NAME)
         first.run(f"create database {NAME}", name="postgres")
         first.run("create table t (id int primary key)", "create table marker (id serial primary key)")
