@@ -161,7 +161,9 @@ def _decimal_type(parameters: Mapping[str, str]) -> Any:
     except (KeyError, TypeError, ValueError) as error:
         raise SchemaUnreadable("a Decimal without a scale, or with a precision that is no number") from error
     if not 0 <= scale <= _DECIMAL_DIGITS:
-        message = f"a Decimal of scale {scale}, and columns have room for 0 to {_DECIMAL_DIGITS} digits behind the point"
+        message = (
+            f"a Decimal of scale {scale}, and columns have room for 0 to {_DECIMAL_DIGITS} digits behind the point"
+        )
         raise SchemaUnreadable(message)
     return pa.decimal128(min(max(digits, scale, 1), _DECIMAL_DIGITS), scale)
 

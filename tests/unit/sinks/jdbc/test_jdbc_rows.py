@@ -96,7 +96,7 @@ def test_a_payload_that_is_not_of_its_schema_is_refused_alone(change: dict[str, 
 
 @pytest.mark.parametrize(("scale", "is_held"), [(-2, True), (76, True), (77, False), (-77, False), (10**8, False)])
 def test_a_decimal_of_any_scale_is_held_or_refused(scale: int, *, is_held: bool) -> None:
-    """Of more digits behind the point than Arrow's decimals have, the number is another one, or none that can be read."""
+    """Of more digits behind the point than Arrow's decimals have, it would be none that can be read."""
     kind = {"field": "n", "type": "bytes", "name": f"{_DATA}.Decimal", "parameters": {"scale": str(scale)}}
     value = ValueType(Form.JSON, json.dumps({"type": "struct", "fields": [{**kind, "optional": True}]}))
     rows, refused = made([{"n": "AQ=="}, {"n": None}], NONE.slice(0, 2), value=value)
