@@ -83,8 +83,8 @@ class FilesSink(SinkConnector[FilesConfig]):
     def _is_in_files(self, partition: Partition, end: int) -> str:
         topic, number = partition
         return (
-            f"partition {number} of topic {topic} is in files to offset {end}, and what is in files is not written again: "
-            f"set that offset or a greater one; to have it written again, remove its files together with "
+            f"partition {number} of topic {topic} is in files to offset {end}, and what is there is not written again: "
+            "set that offset or a greater one; to have it written again, remove its files together with "
             f"'{self.config.logs_dir}/{topic}/{number}' below {self.config.url} first"
         )
 

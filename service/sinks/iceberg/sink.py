@@ -89,7 +89,7 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
         if ends and len(ends) == len(known) and offset < min(ends):
             properties = "' or '".join(sorted(set(keys)))
             message = (
-                f"partition {number} of topic {topic} is in the tables to offset {min(ends)}, and what they have is not "
+                f"partition {number} of topic {topic} is in the tables to offset {min(ends)}, and what is there is not "
                 "written again: set that offset or a greater one; to have it written again, remove its rows and the "
                 f"property '{properties}' of the tables first"
             )
