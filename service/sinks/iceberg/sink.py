@@ -84,7 +84,8 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
     def _demand_unwritten(self, partition: Partition, offset: int, loaded: Sequence[tuple[Table | None, str]]) -> None:
         topic, number = partition
         keys = [offsets_key(self.connector_name, topic, branch) for _, branch in loaded]
-        known = [table and offset_in(table, key, number) for key, (table, _) in zip(keys, loaded, strict=True)]
+        named = zip(keys, loaded, strict=True)
+        known = [None if table is None else offset_in(table, key, number) for key, (table, _) in named]
         ends = [end for end in known if end is not None]
         if ends and len(ends) == len(known) and offset < min(ends):
             properties = "' or '".join(sorted(set(keys)))
