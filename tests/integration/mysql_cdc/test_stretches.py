@@ -105,9 +105,10 @@ def _is_of(pages: list[Page], table: str) -> bool:
 async def _write(database: MySql, chance: random.Random, allowed: asyncio.Semaphore, over: asyncio.Event) -> None:
     """As many changes as are allowed: a writer without a bound writes more, on a slow machine, than is ever read."""
     number = 0
-    while await allowed.acquire() and not over.is_set():
+    while not over.is_set():
         number += 1
         await _change(database, chance, number)
+        await allowed.acquire()
 
 
 def _allow(allowed: asyncio.Semaphore) -> None:
