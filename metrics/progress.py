@@ -17,14 +17,11 @@ Clock = Callable[[], float]
 RATE_SECONDS = 30.0
 """A rate looks back so far, or to the task's start."""
 _SAMPLE_SECONDS = 1.0
-_ENDINGS: dict[type[events.TaskEvent], str] = {
-    events.PageFetched: "fetch",
-    events.SourceCaughtUp: "fetch",
-    events.SourceLagMeasured: "fetch",
-    events.BatchConverted: "convert",
-    events.SinkRecordsPut: "put",
-}
-"""What shows that a stage works again."""
+_FETCHING = (events.PageFetched, events.SourceCaughtUp, events.SourceLagMeasured)
+"""What shows that a task's one fetch works again."""
+_Retried = tuple[str, int | None]
+"""A stage, and which of the things that it does at once."""
+_FETCH: _Retried = ("fetch", None)
 _COUNTED = (events.DeadLettersWritten, events.RecordRejectedLogged, events.TaskRestarted)
 """Loud in the log, and shown as a number here or told of by what came before."""
 
@@ -110,8 +107,21 @@ class _Tally:
     lag_records: int | None = None
     last_commit: float | None = None
     trouble: Trouble | None = None
-    stage: str | None = None
-    """The stage that is in trouble, where a stage is."""
+    retried: _Retried | None = None
+    """What is in trouble, where it may end by itself."""
+    retries: dict[_Retried, Trouble] = field(default_factory=dict)
+    """What is tried again, the last one told at the end."""
+
+    def end(self, retried: _Retried) -> None:
+        """Show what else is tried again, or that it is over."""
+        self.retries.pop(retried, None)
+        if self.retried != retried or self.trouble is None:
+            return
+        self.retried = next(reversed(self.retries), None)
+        if self.retried is None:
+            self.trouble = dataclasses.replace(self.trouble, is_over=True)
+        else:
+            self.trouble = self.retries[self.retried]
 
     def settle(self, records: int, now_seconds: float) -> None:
         """Count records that are done with."""
@@ -162,8 +172,8 @@ class ProgressView:
             if tally is None:
                 tally = _Tally(samples=[(self._clock(), 0)])
                 self._tallies[event.connector][event.task] = tally
-            if tally.stage is not None and _ENDINGS.get(type(event)) == tally.stage and tally.trouble is not None:
-                tally.stage, tally.trouble = None, dataclasses.replace(tally.trouble, is_over=True)
+            if isinstance(event, _FETCHING):
+                tally.end(_FETCH)
             self._measure(event, tally)
 
     def connectors(self, names: Iterable[str] | None = None) -> tuple[ConnectorProgress, ...]:
@@ -225,10 +235,7 @@ class ProgressView:
     def _measure(self, event: events.TaskEvent, tally: _Tally) -> None:
         """Of an event without a rule it counts how loud it is."""
         if event.level in {events.Level.WARNING, events.Level.ERROR} and not isinstance(event, _COUNTED):
-            self._trouble(tally, worded(event), stage="fetch")
-
-    def _trouble(self, tally: _Tally, message: str, *, stage: str | None, attempt: int = 0) -> None:
-        tally.trouble, tally.stage = Trouble(self._wall_clock(), message, attempt=attempt), stage
+            tally.trouble, tally.retried = Trouble(self._wall_clock(), worded(event)), _FETCH
 
     def _commit(self, tally: _Tally, records: int) -> None:
         tally.commits += 1
@@ -239,6 +246,7 @@ class ProgressView:
     def _(self, event: events.TaskStarted, tally: _Tally) -> None:
         if event.is_success:
             tally.started, tally.commits, tally.is_caught_up, tally.in_hand = self._wall_clock(), 0, False, 0
+            tally.retries.clear()
             if tally.trouble is not None:
                 tally.trouble = dataclasses.replace(tally.trouble, is_over=True)
 
@@ -248,12 +256,20 @@ class ProgressView:
 
     @_measure.register
     def _(self, event: events.TaskFailed, tally: _Tally) -> None:
-        self._trouble(tally, event.message or event.error_class, stage=None)
+        tally.trouble, tally.retried = Trouble(self._wall_clock(), event.message or event.error_class), None
+        tally.retries.clear()
 
     @_measure.register
     def _(self, event: events.RetryScheduled, tally: _Tally) -> None:
         message = f"{event.stage} is tried again: {event.message or event.error_class}"
-        self._trouble(tally, message, stage=event.stage, attempt=event.attempt)
+        tally.trouble = Trouble(self._wall_clock(), message, attempt=event.attempt)
+        tally.retried = (event.stage, event.part)
+        tally.retries.pop(tally.retried, None)
+        tally.retries[tally.retried] = tally.trouble
+
+    @_measure.register
+    def _(self, event: events.RetriesEnded, tally: _Tally) -> None:
+        tally.end((event.stage, event.part))
 
     @_measure.register
     def _(self, event: events.PageFetched, tally: _Tally) -> None:

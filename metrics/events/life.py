@@ -15,6 +15,7 @@ class RetryScheduled(TaskEvent):
     """A retriable error: try number ``attempt`` + 1 follows after ``wait_seconds``.
 
     ``stage``: fetch | convert | put; a failed delivery is not tried again in place, its task restarts.
+    ``part``: which of the puts or conversions that the task has at once; ``RetriesEnded`` names it again.
     ``message`` is one line written for people, which names what is away; no secret, never a label.
     """
 
@@ -25,6 +26,23 @@ class RetryScheduled(TaskEvent):
     attempt: int
     wait_seconds: float
     message: str = ""
+    part: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryRepeated(RetryScheduled):
+    """The same, of an outage that the log has been told of and that may last for hours: no line for each try."""
+
+    level: ClassVar[Level] = Level.DEBUG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetriesEnded(TaskEvent):
+    """A put or a conversion that was tried again is done, or is not this task's to try any more."""
+
+    logger: ClassVar[str] = "headrace.errors"
+    stage: str
+    part: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

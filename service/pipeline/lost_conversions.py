@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Protocol, TypeVar
 
 from fetchers.sdk import BackOff, Clock
-from metrics.events import RetryScheduled, TaskEvents
+from metrics.events import RetriesEnded, RetryScheduled, TaskEvents
 from service.domain.errors import PoisonedBatchError, described
 from spark_batch.errors import ConversionRetriable, SparkUnavailable
 
@@ -13,6 +14,7 @@ ALONE_AFTER_LOSSES = 2
 """From then on a micro-batch is tried beside no other: it may be what kills Spark."""
 ATTEMPTS_MAX = 4
 """Losses of the conversion of one micro-batch; then it is the micro-batch's own doing."""
+_numbers = count(1)
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -38,21 +40,27 @@ async def tried_again(  # noqa: PLR0917 - one conversion, and what its owner wai
     ``convert`` raises.
     """
     lost = attempt = 0
-    while lost < attempts_max:
-        attempt += 1
-        try:
-            return await convert(is_alone=lost >= ALONE_AFTER_LOSSES)
-        except ConversionRetriable as error:
-            lost += not isinstance(error, SparkUnavailable)
-            wait_seconds = back_off.wait_seconds(attempt)
-            events(
-                RetryScheduled,
-                stage="convert",
-                error_class=type(error).__name__,
-                attempt=attempt,
-                wait_seconds=wait_seconds,
-                message=described(error),
-            )
-            await clock.sleep(wait_seconds)
+    part = next(_numbers)
+    try:
+        while lost < attempts_max:
+            attempt += 1
+            try:
+                return await convert(is_alone=lost >= ALONE_AFTER_LOSSES)
+            except ConversionRetriable as error:
+                lost += not isinstance(error, SparkUnavailable)
+                wait_seconds = back_off.wait_seconds(attempt)
+                events(
+                    RetryScheduled,
+                    stage="convert",
+                    error_class=type(error).__name__,
+                    attempt=attempt,
+                    wait_seconds=wait_seconds,
+                    message=described(error),
+                    part=part,
+                )
+                await clock.sleep(wait_seconds)
+    finally:
+        if attempt > 1 or lost:
+            events(RetriesEnded, stage="convert", part=part)
     message = f"the conversion of one micro-batch of {records} records was lost {attempts_max} times"
     raise PoisonedBatchError(message)

@@ -8,14 +8,13 @@ from enum import Enum, auto
 from typing import Any
 
 from metrics.events import (
-    BatchConverted,
     ComponentStateChanged,
     Event,
     FetchCompleted,
     ListenerConnected,
     PageFetched,
+    RetriesEnded,
     RetryScheduled,
-    SinkRecordsPut,
     SourceLagMeasured,
     TaskEvent,
     TaskRemoved,
@@ -24,14 +23,10 @@ from metrics.events import (
     WorkerStopping,
 )
 
-_RECOVERIES: dict[type[TaskEvent], str] = {
-    PageFetched: "fetch",
-    ListenerConnected: "fetch",
-    SourceLagMeasured: "fetch",
-    BatchConverted: "convert",
-    SinkRecordsPut: "put",
-}
-"""What shows that a stage works again."""
+_FETCHING = (PageFetched, ListenerConnected, SourceLagMeasured)
+"""What shows that a task's one fetch works again."""
+_Retried = tuple[str, int | None]
+"""A stage, and which of the things that it does at once."""
 
 
 _REASONS = frozenset({"detail", "reason", "message"})
@@ -54,8 +49,8 @@ class Health:
 
     components: dict[str, ComponentStateChanged] = field(default_factory=dict)
     tasks: dict[str, TaskStateChanged] = field(default_factory=dict)
-    retries: dict[str, dict[str, RetryScheduled]] = field(default_factory=dict)
-    """What each task retries, by stage."""
+    retries: dict[str, dict[_Retried, RetryScheduled]] = field(default_factory=dict)
+    """What each task retries."""
     phase: WorkerPhase = WorkerPhase.STARTING
     """Told by events, but for the beginning of another run."""
     hide: Callable[[str], str] = str
@@ -80,17 +75,17 @@ class Health:
             self.tasks.pop(task, None)
             self.retries.pop(task, None)
         elif isinstance(event, RetryScheduled):
-            self.retries.setdefault(task, {})[event.stage] = event
+            self.retries.setdefault(task, {})[event.stage, event.part] = event
         else:
             self._recover(event, task=task)
 
     def _recover(self, event: TaskEvent, *, task: str) -> None:
         if task not in self.retries:
             return
-        is_answer = isinstance(event, FetchCompleted) and event.outcome == "ok"
-        stage = "fetch" if is_answer else _RECOVERIES.get(type(event))
-        if stage is not None:
-            self.retries[task].pop(stage, None)
+        if isinstance(event, RetriesEnded):
+            self.retries[task].pop((event.stage, event.part), None)
+        elif isinstance(event, _FETCHING) or (isinstance(event, FetchCompleted) and event.outcome == "ok"):
+            self.retries[task].pop(("fetch", None), None)
 
     @property
     def is_ready(self) -> bool:
@@ -117,7 +112,8 @@ class Health:
             "state": state.state if state else "UNASSIGNED",
             "reason": self.hide(state.reason) if state else "",
         }
-        retries = self.retries.get(name)
+        # Puts that wait for the same thing are told once, by the last of them.
+        retries = {(each.stage, each.message): each for each in self.retries.get(name, {}).values()}
         if retries:
             report["retrying"] = [
                 {

@@ -146,6 +146,8 @@ class SinkConnector(ABC, Generic[C]):
     """How much it takes at once; of the class, or set in ``__init__`` from the config."""
     flush_interval_seconds: float | None = None
     """How long what was put waits for its flush and commit; None: ``offset.flush.interval.ms`` of the worker."""
+    connector_name: str = ""
+    """Set by the worker on each instance; of those that run, the context says it too."""
     allowed_paths: AllowedPaths = AllowedPaths()
     """Files that configs may name, set by the worker on each instance. Keys with ``Key(is_path=True)`` were checked;
     whoever opens a file checks it once more, since links may have changed."""

@@ -86,6 +86,7 @@ class SinkDefinition:
     def new_connector(self) -> SinkConnector[Any]:
         """A new instance of the sink's class, for one run of one task."""
         connector = self.connector_class(self.own)
+        connector.connector_name = self.name
         connector.allowed_paths = self.reach.paths
         connector.allowed_addresses = self.reach.addresses
         return connector

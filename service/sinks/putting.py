@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
 from fetchers.sdk import BackOff, Clock, Fatal, Retriable
-from metrics.events import RetryScheduled, SinkRecordsPut, TaskEvents
+from metrics.events import RetriesEnded, RetryRepeated, RetryScheduled, SinkRecordsPut, TaskEvents
 from service.domain.errors import ConnectorExitError, TargetFull, described
 from service.kafka.fetching import sizes_bytes
 from service.sinks.batch import PutLimits, SinkBatch
@@ -20,6 +21,9 @@ from service.sinks.contract import SinkConnector
 from service.sinks.decoding import Decoded
 from service.sinks.readings import Rows
 
+_numbers = count(1)
+_REMINDERS = BackOff(first_seconds=60, cap_seconds=3600, jitter_seconds=0)
+"""How long the log is told nothing of a target that stays full."""
 _QUICK_SHARE = 0.25
 """A put that needs less than this share of its time limit may be followed by one of twice as many records."""
 
@@ -158,6 +162,8 @@ class Put:
     attempts: int = 0
     """In a row that failed."""
     failing_since: float | None = None
+    number: int = field(init=False, default_factory=lambda: next(_numbers))
+    """By which events tell it from others."""
 
     def keep(self, left: list[int]) -> Rows:
         """Only these rows of the batch are left, in order; returns the rows of the poll that are done."""
@@ -182,6 +188,11 @@ class Putter:
     events: TaskEvents
     records_max: int = field(init=False)
     """How many records the next put may have: fewer after one that took too long."""
+    _retried: dict[int, bool] = field(init=False, default_factory=dict)
+    """Numbers of the puts that are to be tried again, and whether the target has no room for them."""
+    _reminders: int = field(init=False, default=0)
+    """How often the log was told that the target is full, since it was not."""
+    _reminder_due_at: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
         """Begin with as many as the sink takes."""
@@ -212,6 +223,7 @@ class Putter:
             put.attempts = 1 if isinstance(error, TargetFull) else put.attempts + 1
             put.failing_since = began_at if put.failing_since is None else put.failing_since
             return done, error
+        self._let_go(put)
         put.attempts, put.failing_since = 0, None
         seconds = self.clock.monotonic() - began_at
         if seconds < _QUICK_SHARE * self.limits.seconds_max:
@@ -232,12 +244,39 @@ class Putter:
             raise Fatal(f"given up after {put.attempts} tries: {error}") from error
         waits = self.limits.waits or self.back_off
         seconds = waits.wait_seconds(put.attempts, asked_seconds=error.wait_seconds)
+        self._retried[put.number] = isinstance(error, TargetFull)
         self.events(
-            RetryScheduled,
+            RetryRepeated if self._is_known(error) else RetryScheduled,
             stage="put",
             error_class=type(error).__name__,
             message=described(error),
             attempt=put.attempts,
             wait_seconds=seconds,
+            part=put.number,
         )
         return seconds
+
+    def _is_known(self, error: Retriable) -> bool:
+        """Whether it is of an outage that the log was told of a short while ago."""
+        if not isinstance(error, TargetFull):
+            return False
+        now = self.clock.monotonic()
+        if self._reminders and now < self._reminder_due_at:
+            return True
+        self._reminders += 1
+        self._reminder_due_at = now + _REMINDERS.wait_seconds(self._reminders)
+        return False
+
+    @contextmanager
+    def tries(self, put: Put) -> Iterator[None]:
+        """The block in which it is tried: behind it, done or not, it waits no more."""
+        try:
+            yield
+        finally:
+            self._let_go(put)
+
+    def _let_go(self, put: Put) -> None:
+        if self._retried.pop(put.number, None) is not None:
+            self.events(RetriesEnded, stage="put", part=put.number)
+        if not any(self._retried.values()):
+            self._reminders = 0

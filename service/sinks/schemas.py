@@ -20,8 +20,8 @@ from typing import Any
 from service.sinks.batch import Form, ValueType
 
 _DECIMAL_BYTES_MAX = 4096
-_SCALE = re.compile(r"-?\d{1,9}")
 """More digits than any decimal has; a text of megabytes would take minutes."""
+_SCALE = re.compile(r"-?\d{1,9}")
 _DATA = "org.apache.kafka.connect.data"
 DECIMAL, DATE, TIME, TIMESTAMP = (f"{_DATA}.{name}" for name in ("Decimal", "Date", "Time", "Timestamp"))
 

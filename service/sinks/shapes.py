@@ -137,11 +137,7 @@ def _version(value: object) -> int | None:
 
 def _arrow(schema: Schema) -> Any:
     if schema.name == DECIMAL and schema.kind is Kind.BYTES:
-        digits = schema.parameters.get("connect.decimal.precision", _DECIMAL_DIGITS)
-        try:
-            return pa.decimal128(min(max(int(digits), 1), _DECIMAL_DIGITS), int(schema.parameters["scale"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise SchemaUnreadable("a Decimal without a scale, or with a precision that is no number") from error
+        return _decimal_type(schema.parameters)
     if schema.kind is Kind.STRUCT:
         fields = schema.fields.items()
         return pa.struct([pa.field(name, _arrow(child), nullable=child.is_optional) for name, child in fields])
@@ -152,6 +148,24 @@ def _arrow(schema: Schema) -> Any:
             return pa.map_(pa.string(), _arrow(schema.values))
         raise SchemaUnreadable("a map whose keys are no strings")
     return (_LOGICAL.get((schema.name, schema.kind)) or _TYPES[schema.kind])[0]
+
+
+def _decimal_type(parameters: Mapping[str, str]) -> Any:
+    """Of at least the digits that the scale needs. Raises SchemaUnreadable.
+
+    A scale that Arrow takes and a file's format does not, as one below 0, must not come to its writer: ORC's ends the
+    process.
+    """
+    try:
+        digits, scale = int(parameters.get("connect.decimal.precision", _DECIMAL_DIGITS)), int(parameters["scale"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise SchemaUnreadable("a Decimal without a scale, or with a precision that is no number") from error
+    if not 0 <= scale <= _DECIMAL_DIGITS:
+        message = (
+            f"a Decimal of scale {scale}, and columns have room for 0 to {_DECIMAL_DIGITS} digits behind the point"
+        )
+        raise SchemaUnreadable(message)
+    return pa.decimal128(min(max(digits, scale, 1), _DECIMAL_DIGITS), scale)
 
 
 class _Avro:

@@ -305,7 +305,7 @@ class SinkTask:
 
     async def _put_out(self, polled: Polled, put: Put, rebalances: int) -> None:
         """Put one batch, as often as it takes."""
-        with self._failures():
+        with self._failures(), self._putter.tries(put):
             while len(put.batch) and not self._stop.is_set():
                 async with self._turns.one:
                     if rebalances != self._rebalances:
@@ -313,7 +313,7 @@ class SinkTask:
                     done, error = await self._put_once(polled, put)
                     self._commits.note_done(polled, done)
                     self._refused.demand_tolerance()
-                if error is not None:
+                if error is not None and len(put.batch):
                     await self._wait_to_retry(self._putter.seconds_to_wait(put, error))
 
     async def _put_once(self, polled: Polled, put: Put) -> tuple[Rows, Retriable | None]:

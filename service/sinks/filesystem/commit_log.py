@@ -51,7 +51,7 @@ class CommitLog:
         ``adopted``: asked where there is no log, how far files go that others have written.
         """
         while True:
-            last = self._last()
+            last = self.last()
             if last is None:
                 entry = Entry(1, adopted())
             else:
@@ -59,6 +59,17 @@ class CommitLog:
                 entry = Entry(last.number + 1, last.next_offset, shape=last.shape)
             if self._append(entry):
                 return entry
+
+    def last(self) -> Entry | None:
+        """The entry that counts; None where there is no log."""
+        while numbers := self._numbers():
+            path = self._path(max(numbers))
+            try:
+                content = self.store.read(path)
+            except FileNotFoundError:
+                continue  # a fenced task has withdrawn it
+            return _parsed(content, path)
+        return None
 
     def commit(self, next_offset: int, moves: Sequence[tuple[str, str]], shape: str | None) -> None:
         """Commit finished files all at once, then give them their names. Raises StartAnew when fenced."""
@@ -100,16 +111,6 @@ class CommitLog:
                     f"'{target}' is there already, and not of this connector: move it away, then restart the task; "
                     f"until then the records are in '{source}'"
                 ) from error
-
-    def _last(self) -> Entry | None:
-        while numbers := self._numbers():
-            path = self._path(max(numbers))
-            try:
-                content = self.store.read(path)
-            except FileNotFoundError:
-                continue  # a fenced task has withdrawn it
-            return _parsed(content, path)
-        return None
 
     def _numbers(self) -> list[int]:
         found = (_NAME.fullmatch(name) for name in self.store.names(self.folder))

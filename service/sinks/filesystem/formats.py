@@ -55,20 +55,31 @@ class _Parquet:
 
 
 class _Orc:
-    """ORC has no times of day, and no bounded decimals above its own: times are written as numbers."""
+    """ORC has no times of day: they are written as numbers."""
 
     def __init__(self, file: Any) -> None:
         self._writer = po.ORCWriter(pa.PythonFile(file, mode="w"), compression="ZLIB")
 
     def write(self, values: Any) -> None:
-        columns = [
-            column.cast(pa.int32()) if pa.types.is_time32(column.type) else column for column in values.flatten()
-        ]
-        names = [field.name for field in values.type]
-        self._writer.write(pa.Table.from_arrays(columns, names=names))
+        fields = [pa.field(field.name, _without_times(field.type)) for field in values.type]
+        columns = [column.cast(field.type) for column, field in zip(values.flatten(), fields, strict=True)]
+        self._writer.write(pa.Table.from_arrays(columns, schema=pa.schema(fields)))
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _without_times(kind: Any) -> Any:
+    """The type, with numbers for times of day wherever they stand."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_times(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_without_times(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _without_times(kind.item_type))
+    if pa.types.is_time(kind):
+        return pa.int32() if pa.types.is_time32(kind) else pa.int64()
+    return kind
 
 
 class _Lines:

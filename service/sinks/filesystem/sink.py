@@ -68,6 +68,26 @@ class FilesSink(SinkConnector[FilesConfig]):
         own = tuple(self.config.own_findings())
         return own if refusal is None else (*own, Finding(self.config.url_key, self.config.url, refusal))
 
+    def check_offsets(self, offsets: Mapping[Partition, int | None]) -> None:
+        """Refuse to begin before the end of the files: what is there is looked at again, and not written."""
+        try:
+            store = self._opened()
+            for partition, offset in offsets.items():
+                end = PartitionFiles(store, self.config, partition, lambda: None).end()
+                if end is not None and (offset or 0) < end:
+                    raise ValueError(self._is_in_files(partition, end))
+        except (OSError, Fatal, StartAnew) as error:
+            message = f"{self.config.url} cannot be asked how far its files go, which decide it: {error}"
+            raise ValueError(message) from error
+
+    def _is_in_files(self, partition: Partition, end: int) -> str:
+        topic, number = partition
+        return (
+            f"partition {number} of topic {topic} is in files to offset {end}, and what is there is not written again: "
+            "set that offset or a greater one; to have it written again, remove its files together with "
+            f"'{self.config.logs_dir}/{topic}/{number}' below {self.config.url} first"
+        )
+
     async def start(self, context: SinkContext) -> None:
         """Find the store."""
         self._context = context

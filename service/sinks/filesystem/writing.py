@@ -144,6 +144,11 @@ class PartitionFiles:
         self.begin = begin or 0
         return begin
 
+    def end(self) -> int | None:
+        """Where the files end, looked at by one who takes nothing over; None where nothing was ever committed."""
+        entry = self._log.last()
+        return self._adopted() if entry is None else entry.next_offset
+
     def _remove_older(self) -> None:
         """Remove what older claims have left. A younger one may be at work already, and its files are its own."""
         names = {*self.store.names(self._temporary), *self.store.unfinished(self._temporary)}

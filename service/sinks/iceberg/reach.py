@@ -106,16 +106,18 @@ class StorageReach:
             check_host(host.rpartition(":")[0] if host.count(":") == 1 else host, None, self.addresses)
 
     def dialled(self, url: URL) -> URL:
-        """The address of a database that was looked at, with the numbers to be dialled; the name is for TLS."""
+        """The address of a database that was looked at, with all numbers to be dialled in turn; names are for TLS."""
         if url.drivername == "sqlite" or self.addresses.is_internal_free or "hostaddr" in url.query:
             return url
         told = url.get_dialect()().create_connect_args(url)[1]
         ports = str(told.get("port") or "").split(",")
-        numbers = [
-            self.addresses.looked_up(host, int(port or 5432))[0]
+        places = [
+            (host, number, port)
             for host, port in zip_longest(str(told["host"]).split(","), ports, fillvalue=ports[0])
+            for number in self.addresses.looked_up(host, int(port or 5432))
         ]
-        return url.update_query_dict({"hostaddr": ",".join(numbers)})
+        parts = [",".join(part) for part in zip(*places, strict=True)]
+        return url.update_query_dict(dict(zip(("host", "hostaddr", "port"), parts, strict=True)))
 
     def check_location(self, location: str, properties: Mapping[str, Any]) -> None:
         """Before a file is opened there; as PyIceberg reads the text."""

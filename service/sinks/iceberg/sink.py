@@ -8,11 +8,13 @@ records come again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyiceberg.table import Table
 
 from service.sinks.batch import RefusalReason
 from service.sinks.contract import (
@@ -33,7 +35,7 @@ from service.sinks.iceberg.evolution import created
 from service.sinks.iceberg.fitting import Fitting, has_way, misfit
 from service.sinks.iceberg.routing import routed
 from service.sinks.iceberg.schemaless import column_of_texts
-from service.sinks.iceberg.table import IcebergTable, offsets_key
+from service.sinks.iceberg.table import IcebergTable, offset_in, offsets_key
 from service.sinks.own_thread import OwnThread
 from service.sinks.shapes import ShapeError, column_of_json, mask_of, shape_of
 
@@ -66,6 +68,33 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
     def findings(self) -> Sequence[Finding]:
         """What is wrong with the keys taken together."""
         return tuple(self.config.own_findings())
+
+    def check_offsets(self, offsets: Mapping[Partition, int | None]) -> None:
+        """Refuse to begin before what every table has already, which is not written again."""
+        try:
+            lake = Lake(self.config, self.allowed_paths, self.allowed_addresses)
+            with closing(lake.catalog):
+                loaded = [(lake.load(keys), keys.branch) for keys in map(self.config.table, self.config.names)]
+            for partition, offset in offsets.items():
+                self._demand_unwritten(partition, offset or 0, loaded)
+        except (Fatal, StartAnew) as error:
+            message = f"the tables cannot be asked how far they are, which decides it: {error}"
+            raise ValueError(message) from error
+
+    def _demand_unwritten(self, partition: Partition, offset: int, loaded: Sequence[tuple[Table | None, str]]) -> None:
+        topic, number = partition
+        keys = [offsets_key(self.connector_name, topic, branch) for _, branch in loaded]
+        named = zip(keys, loaded, strict=True)
+        known = [None if table is None else offset_in(table, key, number) for key, (table, _) in named]
+        ends = [end for end in known if end is not None]
+        if ends and len(ends) == len(known) and offset < min(ends):
+            properties = "' or '".join(sorted(set(keys)))
+            message = (
+                f"partition {number} of topic {topic} is in the tables to offset {min(ends)}, and what is there is not "
+                "written again: set that offset or a greater one; to have it written again, remove its rows and the "
+                f"property '{properties}' of the tables first"
+            )
+            raise ValueError(message)
 
     async def start(self, context: SinkContext) -> None:
         """Ask the catalogue for its config."""

@@ -104,8 +104,7 @@ class IcebergTable:
 
     def offset_in_table(self, partition: Partition) -> int | None:
         """What the table says, as it was read last."""
-        text = self.table.metadata.properties.get(self._key(partition[0]))
-        return None if text is None else _read(self._key(partition[0]), text).get(str(partition[1]))
+        return offset_in(self.table, self._key(partition[0]), partition[1])
 
     def forget(self, partition: Partition) -> None:
         """It was another task's, or is to be: what the table says of it is to be read anew."""
@@ -286,6 +285,12 @@ def _raise_if_fatal(error: Exception, config: IcebergSinkConfig) -> None:
 def _wait(attempt: int) -> None:
     """Longer each time, and never two tasks equally long; this is the sink's own thread."""
     time.sleep(random.uniform(0, min(_WAIT_SECONDS_MAX, 0.05 * 2**attempt)))  # noqa: TID251
+
+
+def offset_in(table: Table, key: str, number: int) -> int | None:
+    """What a table says of a partition in the property of its topic; None where it says nothing."""
+    text = table.metadata.properties.get(key)
+    return None if text is None else _read(key, text).get(str(number))
 
 
 def _read(key: str, text: str) -> dict[str, int]:

@@ -30,6 +30,7 @@ from service.sinks.jdbc.database import (
     columns_sql,
     targets_of,
 )
+from service.sinks.jdbc.rights import mysql_mend
 from service.sinks.jdbc.rows import FieldColumn, Rows
 from service.sinks.jdbc.texts import literals
 from service.sinks.json_columns import joined, text
@@ -152,9 +153,8 @@ class MySqlTarget:
         if code in _CHANGED:
             return TargetChanged(message)
         if code in _NO_RIGHT:
-            return Fatal(
-                f"{message}; run: GRANT SELECT, INSERT, UPDATE, DELETE ON <table> TO {self._config.login.name}"
-            )
+            login = self._config.login
+            return Fatal(f"{message}; {mysql_mend(told.text, login.name or '<user>', str(login.url.database))}")
         return Fatal(message) if code in _FATAL else told.failure
 
     def run(self, sql: str) -> None:

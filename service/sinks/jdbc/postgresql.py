@@ -23,6 +23,7 @@ from service.sinks.jdbc.database import (
     columns_sql,
     targets_of,
 )
+from service.sinks.jdbc.rights import postgresql_mend
 from service.sinks.jdbc.rows import FieldColumn, Rows
 from service.sinks.jdbc.texts import time_texts
 
@@ -134,7 +135,7 @@ class PostgresTarget:
         if told.state in _CHANGED:
             return TargetChanged(text)
         mends = {
-            _NO_RIGHT: f"run: GRANT SELECT, INSERT, UPDATE, DELETE ON <table> TO {self._config.login.name}",
+            _NO_RIGHT: postgresql_mend(told.text, self._config.login.name or "<user>"),
             _NO_KEY: "run: ALTER TABLE <table> ADD PRIMARY KEY (<pk.fields>), or set pk.fields to its key",
             _FULL: "the disk of the server is full: make room, then restart the task",
         }

@@ -324,6 +324,11 @@ def _column(values: list[Any], schema: Schema) -> tuple[Any, list[int]]:
         return _made(values, lambda each: msgspec.json.encode(each).decode(), pa.string())
     if schema.name == DECIMAL and schema.kind is Kind.BYTES:
         scale = int(schema.parameters.get("scale", "0"))
+        if abs(scale) > DECIMAL_DIGITS_MAX:
+            # Arrow would take them, and nobody reads them of it.
+            return pa.nulls(len(values), pa.decimal256(DECIMAL_DIGITS_MAX, 0)), [
+                row for row, each in enumerate(values) if each is not None
+            ]
         return _made(values, lambda each: _decimal(each, scale), pa.decimal256(DECIMAL_DIGITS_MAX, scale))
     if schema.kind is Kind.BYTES:
         return _made(values, lambda each: base64.b64decode(each, validate=True), pa.binary())

@@ -11,6 +11,7 @@ from metrics.events import (
     FetchCompleted,
     ListenerConnected,
     PageFetched,
+    RetriesEnded,
     RetryScheduled,
     SinkRecordsPut,
     TaskRemoved,
@@ -34,7 +35,14 @@ def health(*events: Event) -> Health:
 def retry(stage: str, attempt: int = 1) -> RetryScheduled:
     """A retry of the only task."""
     return RetryScheduled(
-        "c", 0, stage=stage, error_class="Retriable", attempt=attempt, wait_seconds=1.23456, message="Retriable: away"
+        "c",
+        0,
+        stage=stage,
+        error_class="Retriable",
+        attempt=attempt,
+        wait_seconds=1.23456,
+        message="Retriable: away",
+        part=None if stage == "fetch" else 7,
     )
 
 
@@ -83,8 +91,8 @@ def test_a_retry_is_told_and_the_worker_still_ready() -> None:
         ("fetch", PageFetched("c", 0, records=1, bytes=1)),
         ("fetch", FetchCompleted("c", 0, outcome="ok", bytes=1, seconds=1)),
         ("fetch", ListenerConnected("c", 0, is_resumed=True)),
-        ("convert", BatchConverted("c", 0, records=1, seconds=1)),
-        ("put", SinkRecordsPut("c", 0, records=1, seconds=1)),
+        ("convert", RetriesEnded("c", 0, stage="convert", part=7)),
+        ("put", RetriesEnded("c", 0, stage="put", part=7)),
         ("fetch", RUNNING),
     ],
 )
@@ -103,6 +111,19 @@ def test_a_failing_request_is_no_recovery() -> None:
         retry("fetch"),
         FetchCompleted("c", 0, outcome="retriable", bytes=0, seconds=1),
         BatchConverted("c", 0, records=1, seconds=1),
+    )
+    assert "retrying" in failing.report(has_reasons=True)["tasks"]["c-0"]
+
+
+@pytest.mark.parametrize("stage", ["convert", "put"])
+def test_what_is_done_beside_a_retry_does_not_end_it(stage: str) -> None:
+    """A task converts and puts several things at once: the one that is tried again waits as before."""
+    failing = health(
+        RUNNING,
+        retry(stage),
+        BatchConverted("c", 0, records=1, seconds=1),
+        SinkRecordsPut("c", 0, records=1, seconds=1),
+        RetriesEnded("c", 0, stage=stage, part=6),
     )
     assert "retrying" in failing.report(has_reasons=True)["tasks"]["c-0"]
 

@@ -23,6 +23,8 @@ from tests.integration.mysql_cdc.test_binlog import has_row, read, rows_of, sour
 pytestmark = pytest.mark.integration
 SECONDS_MAX = 300.0
 ROWS = 600
+CHANGES = 60
+"""So many transactions are allowed to be written for each time that the reader is made anew."""
 PROGRESS = partition_key({"server": "shop", "snapshot": "tables"})
 KEYS = {"snapshot.fetch.size": "20", "table.poll.interval.ms": "50", "max.batch.bytes": "3000"}
 KEYED = {
@@ -100,28 +102,36 @@ def _is_of(pages: list[Page], table: str) -> bool:
     return bool(pages) and str(pages[-1].topic).endswith(f".{table}")
 
 
-async def _write(database: MySql, chance: random.Random, over: asyncio.Event) -> None:
+async def _write(database: MySql, chance: random.Random, allowed: asyncio.Semaphore, over: asyncio.Event) -> None:
+    """As many changes as are allowed: a writer without a bound writes more, on a slow machine, than is ever read."""
     number = 0
     while not over.is_set():
         number += 1
         await _change(database, chance, number)
+        await allowed.acquire()
+
+
+def _allow(allowed: asyncio.Semaphore) -> None:
+    for _ in range(CHANGES):
+        allowed.release()
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_a_snapshot_that_is_killed_goes_on_and_shows_nothing_stale_or_twice(each_mysql: MySql, seed: int) -> None:
-    """A writer never stops, the reader is made anew again and again; then the table is asked for again."""
+    """A writer goes on as long as rows are read, by a reader that is made anew again and again; then all once more."""
     await each_mysql.rows(
         "create table t (id int primary key, v bigint not null)",
         "insert into t values " + ", ".join(f"({at}, 0)" for at in range(ROWS)),
     )
     shown, context, chance = Shown(f"shop.{each_mysql.name}.t"), FakeContext(clock=SystemClock()), random.Random(seed)  # type: ignore[arg-type]
-    over = asyncio.Event()
+    allowed, over = asyncio.Semaphore(0), asyncio.Event()
     shown.take(await read(source(each_mysql, **KEYS), context, until=_after(3, context)))
     assert not is_read(context)
     async with asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
-        group.create_task(_write(each_mysql, chance, over), name="writer")
+        group.create_task(_write(each_mysql, chance, allowed, over), name="writer")
         try:
             while not is_read(context):
+                _allow(allowed)
                 until = _after(chance.randint(1, 6), context)
                 shown.take(await read(source(each_mysql, **KEYS), context, until=until))
             assert len(shown.read) == len(set(shown.read)), "a row of the snapshot came twice"
@@ -129,10 +139,12 @@ async def test_a_snapshot_that_is_killed_goes_on_and_shows_nothing_stale_or_twic
             shown.read.clear()
             again = {**KEYS, "snapshot.request.id": "again", "snapshot.request.tables": f"{each_mysql.name}\\.t"}
             while context.offsets[PROGRESS].get("request") != "again" or not is_read(context):
+                _allow(allowed)
                 until = _after(chance.randint(1, 9), context) if "request" in context.offsets[PROGRESS] else bool
                 shown.take(await read(source(each_mysql, **again), context, until=until))
         finally:
             over.set()
+            _allow(allowed)
     await each_mysql.rows("create table marker (id int primary key)", "insert into marker values (1)")
     shown.take(await read(source(each_mysql, **KEYS), context, until=has_row("marker", 1)))
     told = await each_mysql.rows("select id, v from t")

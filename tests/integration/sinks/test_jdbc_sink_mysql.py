@@ -9,7 +9,13 @@ import pytest
 
 from service.sinks.jdbc import mysql as target
 from tests.databases import MySql
-from tests.integration.sinks.test_jdbc_sink_real import FROZEN_SECONDS, LOOK_SECONDS, ONCE, RealDatabaseSuite
+from tests.integration.sinks.test_jdbc_sink_real import (
+    FROZEN_SECONDS,
+    LOOK_SECONDS,
+    ONCE,
+    RealDatabaseSuite,
+    until_taken,
+)
 from tests.jdbc_sink_suite import HERE, batch_of, order
 
 pytestmark = pytest.mark.integration
@@ -47,12 +53,13 @@ class TestMySql(RealDatabaseSuite):
             async def session() -> str:
                 return str((await sink._call(lambda: sink._ready.rows("select connection_id()")))[0][0])
 
-            await sink.open({HERE: None})
-            await sink.put(batch_of([(None, order("a"))]))
+            await until_taken(lambda: sink.open({HERE: None}))
+            await until_taken(lambda: sink.put(batch_of([(None, order("a"))])))
             own = await session()
             here = f"select time from information_schema.processlist where id = {own}"  # noqa: S608 - a number
             while (told := await self.sql(here)) and int(told[0][0]) < FROZEN_SECONDS + 2:
                 await asyncio.sleep(LOOK_SECONDS)
+            monkeypatch.undo()
             await sink.put(batch_of([(None, order("b"))], begin=1))
             assert await session() == own
         assert await self.sql("select status from orders order by 1") == [("a",), ("b",)]

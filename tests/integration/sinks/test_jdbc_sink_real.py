@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +19,9 @@ from tests.jdbc_sink_suite import HERE, JdbcSinkSuite, batch_of, order
 pytestmark = pytest.mark.integration
 LOOK_SECONDS = 0.02
 FROZEN_SECONDS = 6
-"""How long a transaction may be silent in these tests: sinks that are well are quicker, on a busy machine too."""
+"""How long a transaction of one that is to be frozen may be silent. Who is well may be held up for longer: where that
+costs its session, what was put comes again, as from a worker (``until_taken``)."""
+MORE = {"type": "record", "name": "O", "fields": [{"name": "more", "type": ["null", "int"]}]}
 ONCE = {"insert_mode": "insert", "pk_mode": "none", "pk_fields": "", "offsets_table": "headrace_offsets"}
 
 
@@ -83,12 +87,13 @@ class RealDatabaseSuite(JdbcSinkSuite):
             self.sink(connection_url=self.through(proxy), **ONCE) as zombie,
             self.sink(**ONCE) as sink,
         ):
-            await zombie.open({HERE: None})
-            await zombie.put(batch_of([(None, order("a"))]))
+            await until_taken(lambda: zombie.open({HERE: None}))
+            await until_taken(lambda: zombie.put(batch_of([(None, order("a"))])))
             proxy.keep = b"release savepoint"
             async with asyncio.TaskGroup() as group:
-                frozen = group.create_task(_retriable(zombie, [(None, order("b"))]))
+                frozen = group.create_task(_frozen(zombie, [(None, order("b"))], proxy))
                 await proxy.kept.wait()
+                monkeypatch.undo()
                 assert await sink.open({HERE: None}) == {HERE: 1}
                 await sink.put(batch_of([(None, order("b"))], begin=1))
                 proxy.may_go.set()
@@ -192,10 +197,24 @@ class TestPostgres(RealDatabaseSuite):
                 await sink.put(batch_of([(1, order("a"))]))
         role = f"writer_{self.database.name}"
         await self.sql(f"create role {role} login", f"grant select on orders to {role}")
-        async with self.sink(connection_user=role, insert_mode="insert") as sink:
-            with pytest.raises(Fatal, match=f"GRANT .* TO {role}"):
-                await sink.put(batch_of([(1, order("a"))]))
-        await self.sql("drop table orders", f"drop role {role}")
+        own = {"connection_user": role, "insert_mode": "insert", "auto_create": "true", "auto_evolve": "true"}
+        try:
+            async with self.sink(**own) as sink:
+                with pytest.raises(Fatal, match=f"GRANT SELECT, INSERT, UPDATE, DELETE ON orders TO {role}"):
+                    await sink.put(batch_of([(1, order("a"))]))
+                with pytest.raises(Fatal, match=f"ALTER TABLE orders OWNER TO {role}.*or run: alter table"):
+                    await sink.put(batch_of([(1, {"more": 1})], MORE))
+                await self.sql("create schema shut")
+                place = {**own, "table_name_format": "shut.${topic}"}
+                async with self.sink(**place) as other:
+                    with pytest.raises(Fatal, match=f"GRANT CREATE ON SCHEMA shut TO {role}.*or run: create table"):
+                        await other.put(batch_of([(1, order("a"))]))
+                await self.sql(f"revoke temporary on database {self.database.name} from public")
+                await self.sql(f"grant insert on orders to {role}")
+                with pytest.raises(Fatal, match=f"GRANT TEMPORARY ON DATABASE {self.database.name} TO {role}"):
+                    await sink.put(batch_of([(1, order("a"))]))
+        finally:
+            await self.sql("drop table orders", f"drop role {role}")
 
 
 class TestMariaDb(RealDatabaseSuite):
@@ -271,6 +290,26 @@ class TestMariaDb(RealDatabaseSuite):
         finally:
             await self.sql(f"drop user {user}@'127.0.0.1'")
 
+    async def test_tables_that_the_user_may_not_make_or_alter(self) -> None:
+        """A person must mend it, and is told how."""
+        user = f"w{self.database.name[-8:]}"
+        await self.sql(
+            "create table orders (id bigint primary key, status varchar(20), amount int)",
+            f"create user {user}@'127.0.0.1'",
+            f"grant select, insert on {self.database.name}.* to {user}@'127.0.0.1'",
+        )
+        try:
+            own = {"connection_user": user, "insert_mode": "insert", "auto_create": "true", "auto_evolve": "true"}
+            async with self.sink(**own) as sink:
+                told = rf"GRANT CREATE ON `{self.database.name}`\.\* TO {user}.*or run: create table"
+                with pytest.raises(Fatal, match=told):
+                    await sink.put(batch_of([(1, order("a"))], topic="others"))
+                told = rf"GRANT ALTER, CREATE, INSERT ON `{self.database.name}`\.`orders` TO {user}"
+                with pytest.raises(Fatal, match=f"{told}.*or run: alter table"):
+                    await sink.put(batch_of([(1, {"more": 1})], MORE))
+        finally:
+            await self.sql(f"drop user {user}@'127.0.0.1'")
+
     async def test_keys_that_differ_in_case_alone_are_two(self) -> None:
         """Also in a server whose own collation takes them for one."""
         schema = {"type": "record", "name": "O", "fields": [{"name": "name", "type": "string"}]}
@@ -291,6 +330,23 @@ class TestMariaDb(RealDatabaseSuite):
                 await sink.put(batch_of([(None, order("b"))], begin=1))
             await sink.put(batch_of([(None, order("a")), (None, order("b"))]))
         assert await self.sql("select status from orders order by 1") == [("a",), ("b",)]
+
+
+async def until_taken(call: Callable[[], Awaitable[object]]) -> None:
+    """Ask it of a sink again, as a worker does, where the server has ended a session that was held up."""
+    while True:
+        with suppress(Retriable):
+            await call()
+            return
+
+
+async def _frozen(sink: Any, rows: list[tuple[Any, Any]], proxy: FaultProxy) -> bool:
+    """Put until a request of it is kept; whether that put then failed for a while."""
+    while not proxy.kept.is_set():
+        with suppress(Retriable):
+            await sink.put(batch_of(rows, begin=1))
+            return False
+    return True
 
 
 async def _retriable(sink: Any, rows: list[tuple[Any, Any]]) -> bool:

@@ -13,6 +13,7 @@ from metrics.events import (
     RecordsDeduplicated,
     RecordsDelivered,
     RecordsRejected,
+    RetriesEnded,
     RetryScheduled,
     SinkLagMeasured,
     SinkOffsetsCommitted,
@@ -120,15 +121,25 @@ def test_a_rate_is_never_more_than_what_was_settled(commits: list[tuple[float, i
 
 
 def test_a_retry_is_trouble_until_its_stage_works_again() -> None:
-    """A page says nothing of a conversion that fails."""
+    """A page says nothing of a conversion that fails, nor does another conversion."""
     scene = Scene()
     task = scene.task()
-    task(RetryScheduled, stage="convert", error_class="SparkAway", attempt=2, wait_seconds=1.0, message="Spark is away")
+    task(
+        RetryScheduled,
+        stage="convert",
+        error_class="SparkAway",
+        attempt=2,
+        wait_seconds=1.0,
+        message="Spark is away",
+        part=7,
+    )
     task(PageFetched, records=1, bytes=1)
+    task(BatchConverted, records=1, seconds=0.1)
+    task(RetriesEnded, stage="convert", part=6)
     trouble = scene.progress.trouble
     assert trouble is not None
     assert (trouble.message, trouble.attempt, trouble.is_over) == ("convert is tried again: Spark is away", 2, False)
-    task(BatchConverted, records=1, seconds=0.1)
+    task(RetriesEnded, stage="convert", part=7)
     trouble = scene.progress.trouble
     assert trouble is not None
     assert trouble.is_over

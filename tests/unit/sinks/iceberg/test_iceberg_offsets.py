@@ -307,3 +307,42 @@ async def test_a_property_that_is_no_offset_fails_the_task(lake: LakeFolder) -> 
     async with lake.running() as sink:
         with pytest.raises(Fatal, match="is no JSON of offsets"):
             await sink.open({HERE: None})
+
+
+def stopped(lake: LakeFolder, **changes: str) -> IcebergSink:
+    """An instance that runs nothing, as the worker asks it."""
+    sink = IcebergSink(lake.config(**changes))
+    sink.connector_name = CONNECTOR
+    return sink
+
+
+async def test_offsets_that_the_table_has_already_are_not_begun_with_again(lake: LakeFolder) -> None:
+    """Nor forgotten; where a table says nothing, or does not have so much, every offset counts."""
+    stopped(lake).check_offsets({HERE: 0, THERE: None})
+    async with lake.running() as sink:
+        await sink.open({HERE: None})
+        await write(sink, range(9))
+    for offset in (0, 8, None):
+        told = rf"partition 0 of topic orders is in the tables to offset 9.*property '{KEY}'"
+        with pytest.raises(ValueError, match=told):
+            stopped(lake).check_offsets({THERE: 0, HERE: offset})
+    stopped(lake).check_offsets({HERE: 9, THERE: 0})
+    stopped(lake).check_offsets({HERE: 20})
+    other = stopped(lake)
+    other.connector_name = "other"
+    other.check_offsets({HERE: 0})
+    stopped(lake, iceberg__tables="shop.orders,shop.more").check_offsets({HERE: 0})
+
+
+async def test_a_catalogue_that_cannot_be_asked_refuses_the_change(lake: LakeFolder) -> None:
+    """It would be obeyed or not, and nobody could say which."""
+    sink = stopped(lake, iceberg__catalog__uri=f"sqlite:///{lake.folder}/none/catalog.db")
+    with pytest.raises(ValueError, match="cannot be asked"):
+        sink.check_offsets({HERE: 0})
+    async with lake.running() as running:
+        await running.open({HERE: None})
+        await write(running, range(3))
+    with lake.table.transaction() as change:
+        change.set_properties({KEY: "nonsense"})
+    with pytest.raises(ValueError, match="is no JSON of offsets"):
+        stopped(lake).check_offsets({HERE: 0})

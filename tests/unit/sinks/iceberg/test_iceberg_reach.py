@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField
 from sqlalchemy.engine import make_url
 
-from fetchers.sdk.reach import AllowedAddresses, AllowedPaths
+from fetchers.sdk.reach import AllowedAddresses, AllowedPaths, parse_networks
 from service.sinks.contract import Fatal
 from service.sinks.iceberg.config import IcebergSinkConfig
 from service.sinks.iceberg.reach import StorageReach
@@ -200,3 +201,39 @@ def test_no_file_is_opened_with_the_worker_s_identity(place: str, lent: dict[str
     for kind, properties in (("glue", {}), ("rest", {"uri": "http://8.8.8.8", "rest.sigv4-enabled": "true"})):
         with pytest.raises(Fatal, match="own identity"):
             reach.check_catalog(kind, properties)
+
+
+@pytest.mark.parametrize(
+    ("uri", "places"),
+    [
+        ("postgresql://me:word@a.test/lake", ("a.test,a.test", "10.0.0.1,10.0.0.2", ",")),
+        ("postgresql://me:word@a.test:6/lake", ("a.test,a.test", "10.0.0.1,10.0.0.2", "6,6")),
+        ("postgresql://me:word@b.test:6/lake", ("b.test", "10.0.0.3", "6")),
+        ("postgresql://me:word@b.test,a.test/lake", ("b.test,a.test,a.test", "10.0.0.3,10.0.0.1,10.0.0.2", ",,")),
+        (
+            "postgresql://me:word@/lake?host=a.test:6&host=b.test:7",
+            ("a.test,a.test,b.test", "10.0.0.1,10.0.0.2,10.0.0.3", "6,6,7"),
+        ),
+        (
+            "postgresql://me:word@/lake?host=b.test,a.test&port=7,6",
+            ("b.test,a.test,a.test", "10.0.0.3,10.0.0.1,10.0.0.2", "7,6,6"),
+        ),
+    ],
+)
+def test_every_allowed_address_of_a_database_is_dialled(
+    uri: str, places: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In turn, as where nothing is bounded: the first may be one at which no server listens, as `::1` often is."""
+    known = {"a.test": ["10.0.0.1", "10.9.9.9", "10.0.0.2"], "b.test": ["10.0.0.3"]}
+
+    def getaddrinfo(host: str, port: int, **_: object) -> list[tuple[object, ...]]:
+        return [(0, 0, 0, "", (number, port)) for number in known[host]]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    bounds = AllowedAddresses(is_internal_free=False, networks=parse_networks(["10.0.0.0/24"]))
+    dialled = make_url(
+        StorageReach(AllowedPaths(), bounds).dialled(make_url(uri)).render_as_string(hide_password=False)
+    )
+    _, told = dialled.get_dialect()().create_connect_args(dialled)
+    assert (told["host"], told["hostaddr"], str(told["port"])) == places
+    assert (told["user"], told["password"], told["dbname"]) == ("me", "word", "lake")

@@ -94,6 +94,18 @@ def test_a_payload_that_is_not_of_its_schema_is_refused_alone(change: dict[str, 
     assert [row for row, _, _ in refused] == [1]
 
 
+@pytest.mark.parametrize(("scale", "is_held"), [(-2, True), (76, True), (77, False), (-77, False), (10**8, False)])
+def test_a_decimal_of_any_scale_is_held_or_refused(scale: int, *, is_held: bool) -> None:
+    """Of more digits behind the point than Arrow's decimals have, it would be none that can be read."""
+    kind = {"field": "n", "type": "bytes", "name": f"{_DATA}.Decimal", "parameters": {"scale": str(scale)}}
+    value = ValueType(Form.JSON, json.dumps({"type": "struct", "fields": [{**kind, "optional": True}]}))
+    rows, refused = made([{"n": "AQ=="}, {"n": None}], NONE.slice(0, 2), value=value)
+    held = rows.values[0].values
+    assert held.to_pylist() == ([Decimal(1).scaleb(-scale), None] if is_held else [None])
+    assert [row for row, _, _ in refused] == ([] if is_held else [0])
+    assert lost(held, TargetColumn("c", "kind", Family.DOUBLE), FOUR_DIGITS)[0].tolist()[-1:] == [False]
+
+
 @pytest.mark.parametrize("value", [PLAIN_JSON, ValueType(Form.JSON, '{"type":"string"}')], ids=["none", "no struct"])
 def test_values_without_fields_are_refused(value: ValueType) -> None:
     """A row needs columns."""
