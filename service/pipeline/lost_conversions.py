@@ -40,7 +40,7 @@ async def tried_again(  # noqa: PLR0917 - one conversion, and what its owner wai
     ``convert`` raises.
     """
     lost = attempt = 0
-    part = next(_numbers)
+    part, is_told = next(_numbers), False
     try:
         while lost < attempts_max:
             attempt += 1
@@ -58,9 +58,10 @@ async def tried_again(  # noqa: PLR0917 - one conversion, and what its owner wai
                     message=described(error),
                     part=part,
                 )
+                is_told = True
                 await clock.sleep(wait_seconds)
     finally:
-        if attempt > 1 or lost:
+        if is_told:
             events(RetriesEnded, stage="convert", part=part)
     message = f"the conversion of one micro-batch of {records} records was lost {attempts_max} times"
     raise PoisonedBatchError(message)

@@ -12,7 +12,7 @@ from metrics.events import Event, RetriesEnded, RetryScheduled, TaskEvents
 from service.domain.errors import PoisonedBatchError
 from service.pipeline.lost_conversions import ATTEMPTS_MAX, tried_again
 from service.rest.health import Health
-from spark_batch.errors import ConversionRetriable
+from spark_batch.errors import ConversionRetriable, SparkUnavailable
 
 pytestmark = pytest.mark.looptime
 BACK_OFF = BackOff(first_seconds=1, cap_seconds=1, jitter_seconds=0)
@@ -25,7 +25,7 @@ class Told:
         self.events: list[Event] = []
         self.health = Health()
 
-    def convert(self, losses: int) -> Any:
+    def convert(self, losses: int, error: type[ConversionRetriable] = ConversionRetriable) -> Any:
         """A conversion of one micro-batch that is lost so often."""
         left = losses
 
@@ -35,7 +35,7 @@ class Told:
             left -= 1
             if left >= 0:
                 message = "Spark is gone"
-                raise ConversionRetriable(message)
+                raise error(message)
             return "converted"
 
         return tried_again(convert, 1, TaskEvents(self._take, "c", 0), SystemClock(), BACK_OFF)
@@ -84,14 +84,15 @@ async def test_one_that_is_never_lost_is_not_told() -> None:
 
 
 async def test_one_that_is_given_up_is_not_told_any_more() -> None:
-    """By who waits for it, or for good."""
+    """By who waits for it, where Spark was lost or does not start; or for good."""
     told = Told()
-    async with asyncio.TaskGroup() as group:
-        converting = group.create_task(told.convert(3))
-        await asyncio.sleep(1.5)
-        assert told.is_retrying
-        converting.cancel()
-    assert not told.is_retrying
+    for error in (ConversionRetriable, SparkUnavailable):
+        async with asyncio.TaskGroup() as group:
+            converting = group.create_task(told.convert(3, error))
+            await asyncio.sleep(0.5)
+            assert told.is_retrying
+            converting.cancel()
+        assert not told.is_retrying
     with pytest.raises(PoisonedBatchError):
         await told.convert(ATTEMPTS_MAX)
     assert not told.is_retrying
