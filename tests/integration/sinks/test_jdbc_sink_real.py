@@ -202,12 +202,12 @@ class TestPostgres(RealDatabaseSuite):
             async with self.sink(**own) as sink:
                 with pytest.raises(Fatal, match=f"GRANT SELECT, INSERT, UPDATE, DELETE ON orders TO {role}"):
                     await sink.put(batch_of([(1, order("a"))]))
-                with pytest.raises(Fatal, match=f"ALTER TABLE orders OWNER TO {role}.*or run: alter table"):
+                with pytest.raises(Fatal, match=f"ALTER TABLE orders OWNER TO {role}.*or run: ALTER TABLE"):
                     await sink.put(batch_of([(1, {"more": 1})], MORE))
                 await self.sql("create schema shut")
                 place = {**own, "table_name_format": "shut.${topic}"}
                 async with self.sink(**place) as other:
-                    with pytest.raises(Fatal, match=f"GRANT CREATE ON SCHEMA shut TO {role}.*or run: create table"):
+                    with pytest.raises(Fatal, match=f"GRANT CREATE ON SCHEMA shut TO {role}.*or run: CREATE TABLE"):
                         await other.put(batch_of([(1, order("a"))]))
                 await self.sql(f"revoke temporary on database {self.database.name} from public")
                 await self.sql(f"grant insert on orders to {role}")
@@ -301,11 +301,11 @@ class TestMariaDb(RealDatabaseSuite):
         try:
             own = {"connection_user": user, "insert_mode": "insert", "auto_create": "true", "auto_evolve": "true"}
             async with self.sink(**own) as sink:
-                told = rf"GRANT CREATE ON `{self.database.name}`\.\* TO {user}.*or run: create table"
+                told = rf"GRANT CREATE ON `{self.database.name}`\.\* TO {user}.*or run: CREATE TABLE"
                 with pytest.raises(Fatal, match=told):
                     await sink.put(batch_of([(1, order("a"))], topic="others"))
                 told = rf"GRANT ALTER, CREATE, INSERT ON `{self.database.name}`\.`orders` TO {user}"
-                with pytest.raises(Fatal, match=f"{told}.*or run: alter table"):
+                with pytest.raises(Fatal, match=f"{told}.*or run: ALTER TABLE"):
                     await sink.put(batch_of([(1, {"more": 1})], MORE))
         finally:
             await self.sql(f"drop user {user}@'127.0.0.1'")
