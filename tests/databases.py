@@ -148,13 +148,8 @@ def running_postgres(folder: Path, *changed: str) -> Iterator[DatabaseServer]:
     data, (port,) = own / "data", free_ports(1)
     made = [*_NOBODY, str(program.with_name("initdb")), "-D", str(data), "-U", "postgres", "-A", "trust"]
     _make([*made, "-E", "UTF8", "--locale=C.UTF-8", "-N"])
-    settings: tuple[str, ...] = (
-        "listen_addresses=127.0.0.1",
-        "fsync=off",
-        "max_connections=300",
-        "max_prepared_transactions=20",
-    )
-    settings += ("wal_level=logical", "max_replication_slots=50", "max_wal_senders=50", *changed)
+    settings = ["listen_addresses=127.0.0.1", "fsync=off", "max_connections=300", "max_prepared_transactions=20"]
+    settings += ["wal_level=logical", "max_replication_slots=50", "max_wal_senders=50", *changed]
     told = [part for setting in settings for part in ("-c", setting)]
     command = [*_NOBODY, str(program), "-D", str(data), "-p", str(port), "-k", str(own), *told]
     server = DatabaseServer(command, port, own, _postgres_answers, signal.SIGINT)  # its "fast" shutdown
