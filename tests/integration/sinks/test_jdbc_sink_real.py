@@ -204,15 +204,6 @@ class TestPostgres(RealDatabaseSuite):
                     await sink.put(batch_of([(1, order("a"))]))
                 with pytest.raises(Fatal, match=f"ALTER TABLE orders OWNER TO {role}.*or run: ALTER TABLE"):
                     await sink.put(batch_of([(1, {"more": 1})], MORE))
-                await self.sql("create schema shut")
-                place = {**own, "table_name_format": "shut.${topic}"}
-                async with self.sink(**place) as other:
-                    with pytest.raises(Fatal, match=f"GRANT CREATE ON SCHEMA shut TO {role}.*or run: CREATE TABLE"):
-                        await other.put(batch_of([(1, order("a"))]))
-                await self.sql(f"revoke temporary on database {self.database.name} from public")
-                await self.sql(f"grant insert on orders to {role}")
-                with pytest.raises(Fatal, match=f"GRANT TEMPORARY ON DATABASE {self.database.name} TO {role}"):
-                    await sink.put(batch_of([(1, order("a"))]))
         finally:
             await self.sql("drop table orders", f"drop role {role}")
 
@@ -290,7 +281,7 @@ class TestMariaDb(RealDatabaseSuite):
         finally:
             await self.sql(f"drop user {user}@'127.0.0.1'")
 
-    async def test_tables_that_the_user_may_not_make_or_alter(self) -> None:
+    async def test_tables_that_the_user_may_not_make(self) -> None:
         """A person must mend it, and is told how."""
         user = f"w{self.database.name[-8:]}"
         await self.sql(
@@ -304,9 +295,6 @@ class TestMariaDb(RealDatabaseSuite):
                 told = rf"GRANT CREATE ON `{self.database.name}`\.\* TO {user}.*or run: CREATE TABLE"
                 with pytest.raises(Fatal, match=told):
                     await sink.put(batch_of([(1, order("a"))], topic="others"))
-                told = rf"GRANT ALTER, CREATE, INSERT ON `{self.database.name}`\.`orders` TO {user}"
-                with pytest.raises(Fatal, match=f"{told}.*or run: ALTER TABLE"):
-                    await sink.put(batch_of([(1, {"more": 1})], MORE))
         finally:
             await self.sql(f"drop user {user}@'127.0.0.1'")
 
