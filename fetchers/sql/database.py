@@ -88,6 +88,11 @@ class Relation:
     precisions: dict[str, int] = field(default_factory=dict)
     """Digits of the second that timestamp columns have."""
 
+    @property
+    def alias(self) -> str:
+        """As which ``source`` is known in a statement."""
+        return self.source if self.table is not None else "query"
+
     def column(self, name: str) -> ColumnPlan:
         """By name, in any case if no column is written exactly so; raises ``Fatal``."""
         for fold in (str, str.lower):
