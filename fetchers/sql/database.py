@@ -19,6 +19,10 @@ class NoTableError(Fatal):
     """A table that is not there, or no more."""
 
 
+class MistypedError(Fatal):
+    """A statement that does not fit the types of its columns: fatal, unless these are others than it was made for."""
+
+
 BATCH_BYTES = 4 * 1024 * 1024
 """About so much is read at once, however wide the rows are."""
 FIRST_ROWS = 100
