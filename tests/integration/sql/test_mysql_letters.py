@@ -57,6 +57,8 @@ async def _charsets(database: MySql) -> list[str]:
     return [name for (name,) in rows if name not in {"binary", "utf8", "utf8mb3", "utf8mb4"}]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
 async def test_each_letter_of_each_character_set_is_the_servers_or_rejected(each_mysql: MySql) -> None:
     """Against the server's own bytes and Unicode of the same rows; rejected is what has none, and nothing else."""
     charsets = await _charsets(each_mysql)
