@@ -13,9 +13,9 @@ import uuid
 from dataclasses import replace
 
 from fetchers.mysql_cdc.places import GtidSet, Place
-from fetchers.mysql_cdc.snapshot import text_literal
 from fetchers.sdk import Fatal
 from fetchers.toolkit.mysql import MySqlConnection
+from fetchers.toolkit.mysql_texts import text_literal
 
 CHOICES = (
     "Go on at a server that has them, or forget the offset (DELETE /connectors/NAME/offsets) so that "

@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from fetchers.mysql_cdc.events import MalformedError
-from fetchers.mysql_cdc.values import WRONG_BYTES_TOLD, Made
+from fetchers.mysql_cdc.values import Made
 from fetchers.sdk import rows as forms
+from fetchers.toolkit.mysql_texts import told_bytes
 
 POINT = 1
 """The subtype of a column, as the log has it; 0 holds any."""
@@ -47,7 +48,7 @@ def geometries(stored: Any, *, is_point: bool) -> Made:
             made.append(None if one is None else _struct(one, is_point=is_point))
         except MalformedError as error:
             made.append(None)
-            wrong[row] = f"{error} ({one[:WRONG_BYTES_TOLD].hex()})"
+            wrong[row] = f"{error} ({told_bytes(one)})"
     return pa.array(made, POINT_ARROW if is_point else GEOMETRY_ARROW), wrong
 
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute
 
 from fetchers.mysql_cdc import values
-from fetchers.mysql_cdc.charsets import SERVERS_OWN, Texts, UnknownCharset
 from fetchers.mysql_cdc.events import MalformedError
 from fetchers.mysql_cdc.geometry import (
     GEOMETRY_ARROW,
@@ -59,6 +58,7 @@ from fetchers.mysql_cdc.table_map import (
 from fetchers.mysql_cdc.values import NOTHING, Made, by_octets, fixed, sound
 from fetchers.sdk import rows as forms
 from fetchers.toolkit.binary_modes import BinaryMode, encoded
+from fetchers.toolkit.mysql_texts import Texts, shown, told_bytes
 
 pc: Any = pyarrow.compute  # the stubs know fewer arguments than Arrow takes
 _INT64_MAX = (1 << 63) - 1
@@ -91,8 +91,6 @@ class Kind:
     """From the server's texts, as ``expression`` selects them."""
     expression: str = "{}"
     """What a snapshot selects; ``{}`` stands for the quoted column."""
-    texts: Texts | None = None
-    """Where a snapshot selects the bytes of texts, what reads these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +203,8 @@ class Mapped:
             return _named(column)
         if column.charset == BINARY_CHARSET:
             return self._binary(column)
-        read, held = _decoder(self._texts(column)), _told_texts(column)
-        log = (forms.STRING, pa.string(), lambda *where: read(values.slices(*where)))
-        if held is None:
-            return *log, sound(_same)
-        hold = _decoder(held)
-        return *log, lambda texts: hold(texts.cast(pa.binary())), "CAST({} AS BINARY)", held
+        texts = self._texts(column)
+        return forms.STRING, pa.string(), lambda *where: texts.column(values.slices(*where)), *_shown(column)
 
     def _binary(self, column: Column) -> tuple[Any, ...]:
         form, arrow = (forms.BYTES, pa.binary()) if self.binaries == "bytes" else (forms.STRING, pa.string())
@@ -243,33 +237,15 @@ class Mapped:
         def read(octets: Numbers, is_valid: Numbers) -> Made:
             return values.choices(column, names, octets, is_valid)
 
-        return form, pa.string(), by_octets(column.size, read), sound(_same)
+        return form, pa.string(), by_octets(column.size, read), *_shown(column)
 
 
-def _told_texts(column: Column) -> Texts | None:
-    """What reads the bytes that a snapshot selects, as the log's are read; None: it selects the server's own text.
-
-    In that a letter that no Unicode has is a question mark, and one that is none of its set ends the session. So it is
-    taken only where every byte is a letter, or where the set cannot be read here, or not all of its letters can.
-    """
-    try:
-        return Texts(column.told_charset) if column.told_charset not in ("", *SERVERS_OWN) else None
-    except UnknownCharset:
-        return None
-
-
-def _decoder(texts: Texts) -> Callable[[Any], Made]:
-    """From a binary column in this character set."""
-
-    def decoded(found: Any) -> Made:
-        made, bad = texts.column(found)
-        return made, {row: f"the bytes {_told(found[row].as_py())} are no text in {texts.charset}" for row in bad}
-
-    return decoded
-
-
-def _told(value: bytes) -> str:
-    return f"{value[: values.WRONG_BYTES_TOLD].hex()}{'…' * (len(value) > values.WRONG_BYTES_TOLD)}"
+def _shown(column: Column) -> tuple[Any, ...]:
+    """How a snapshot holds a text, and what it selects of it."""
+    texts = shown(column.told_charset)
+    if texts is None:
+        return (sound(_same),)
+    return lambda found: texts.column(found.cast(pa.binary())), texts.expression
 
 
 def _named(column: Column) -> tuple[Any, ...]:
@@ -277,7 +253,7 @@ def _named(column: Column) -> tuple[Any, ...]:
         found = values.slices(*where)
         is_long = np.asarray(pc.fill_null(pc.greater(pc.binary_length(found), column.scale), False))  # noqa: FBT003
         kept, wrong = values.without(
-            found, is_long, lambda row: f"no {column.named.upper()} has the bytes {_told(found[row].as_py())}"
+            found, is_long, lambda row: f"no {column.named.upper()} has the bytes {told_bytes(found[row].as_py())}"
         )
         return texts_of(values.padded(kept, column.scale), column.named), wrong
 
@@ -331,7 +307,7 @@ def _json(*where: Any) -> Made:
             made.append(None if value is None else json_text(value))
         except MalformedError as error:
             made.append(None)
-            wrong[row] = f"{error} ({_told(value)})"
+            wrong[row] = f"{error} ({told_bytes(value)})"
     return pa.array(made, pa.string()), wrong
 
 

@@ -13,10 +13,10 @@ from typing import Any
 from fetchers.mysql_cdc.events import Event, MalformedError, ServerRefused
 from fetchers.mysql_cdc.failover import dump_by_gtids, refused_gtids
 from fetchers.mysql_cdc.places import GtidSet, Place
-from fetchers.mysql_cdc.snapshot import text_literal
 from fetchers.mysql_cdc.transactions import TransactionReader, Transactions
 from fetchers.sdk import Disconnected, Fatal, Retriable
 from fetchers.toolkit.mysql import MySqlConnection, told
+from fetchers.toolkit.mysql_texts import text_literal
 
 COM_BINLOG_DUMP, COM_BINLOG_DUMP_GTID = 0x12, 0x1E
 HEARTBEAT_SECONDS_MAX = 1.0

@@ -18,6 +18,7 @@ from fetchers.mysql_cdc.rows import Numbers, width_of
 from fetchers.mysql_cdc.table_map import DATE, TIME2, TIMESTAMP2, YEAR, Column
 from fetchers.mysql_cdc.values import Made, by_octets, fixed, sound
 from fetchers.sdk import rows as forms
+from fetchers.toolkit.mysql_texts import TOLD_BYTES
 
 pc: Any = pyarrow.compute  # the stubs know fewer arguments than Arrow takes
 ZONED: Any = pa.string()
@@ -118,7 +119,7 @@ def _unread(texts: Any, micros: Any) -> dict[int, str]:
     if micros.null_count == texts.null_count:
         return {}
     rows = np.flatnonzero(np.asarray(texts.is_valid()) & ~np.asarray(micros.is_valid())).tolist()
-    return {row: f"no time is {texts[row].as_py()[: values.WRONG_BYTES_TOLD]!r}" for row in rows}
+    return {row: f"no time is {texts[row].as_py()[:TOLD_BYTES]!r}" for row in rows}
 
 
 def _told_days(texts: Any) -> Any:

@@ -50,7 +50,8 @@ from fetchers.mysql_cdc.table_map import (
 )
 from fetchers.mysql_cdc.tables import Tables
 from fetchers.sdk import Fatal, Page
-from fetchers.toolkit.mysql import MySqlConnection
+from fetchers.toolkit.mysql import MySqlConnection, charsets_of
+from fetchers.toolkit.mysql_texts import TOLD_AS_THEY_ARE, key_literal, key_of_bytes, key_text, text_literal
 
 SYSTEM_DATABASES = ("mysql", "information_schema", "performance_schema", "sys")
 UTF8MB4 = 45
@@ -73,12 +74,8 @@ _CHOICE = re.compile(r"'((?:[^']|'')*)'")
 
 async def tables_at(connection: MySqlConnection, config: MySqlCdcConfig) -> Tables:
     """None yet; with the character sets of the server."""
-    source = "collation_character_set_applicability" if connection.is_mariadb else "collations"
-    rows = await connection.rows(
-        f"SELECT id, character_set_name AS name FROM information_schema.{source}"  # noqa: S608 - one of two
-    )
-    charsets = {int(row["id"]): str(row["name"]) for row in rows if row["id"] is not None}
-    return Tables(config, connector="mariadb" if connection.is_mariadb else "mysql", charsets=charsets)
+    connector = "mariadb" if connection.is_mariadb else "mysql"
+    return Tables(config, connector=connector, charsets=await charsets_of(connection))
 
 
 def is_wanted_database(name: str) -> bool:
@@ -190,7 +187,7 @@ def _column(row: dict[str, Any]) -> Column:
     charset = UTF8MB4 if row["cs"] is not None else BINARY_CHARSET  # the session's texts are all UTF-8
     named = kind if kind in NAMED_BYTES else ""
     is_unsigned, is_nullable = "unsigned" in full.lower(), row["z"] == "YES"
-    told_charset = str(row["cs"] or "") if made in (VARCHAR, STRING, BLOB) else ""
+    told_charset = str(row["cs"] or "") if made in (VARCHAR, STRING, BLOB, ENUM, SET) else ""
     return Column(row["n"], made, size, scale, is_unsigned, charset, values, is_nullable, named, told_charset)
 
 
@@ -214,8 +211,7 @@ async def pages(
         async with aclosing(connection.read(keys.select(), rows_next=Sizes(rows_max))) as batches:
             async for batch in batches:
                 if held is not None:
-                    last, count = keys.last(held)
-                    place = replace(place, table=table.name, keys=last) if count else place
+                    place = replace(place, table=table.name, keys=keys.last(held))
                     yield tables.read(table, held, place=place, handled_us=now_us())
                 held = batch
         place = replace(place, tables=(*place.tables, table.name), table="", keys=())
@@ -243,7 +239,7 @@ class KeyTexts:
     """The SELECT of a table's rows behind a key, in its order; and the texts of such a key.
 
     A text stands for its value exactly, and compares as the index does: ENUM and SET are their numbers, bytes are
-    written as hexadecimal digits.
+    written as hexadecimal digits, letters that are not told by their Unicode alone as ``key_text`` has them.
     """
 
     def __init__(self, tables: Tables, table: TableMap) -> None:
@@ -253,13 +249,15 @@ class KeyTexts:
         self._columns = [kind.expression.format(_quoted(kind.column.name)) for kind in kinds]
         at = {kind.column.name: place for place, kind in enumerate(kinds)}
         self._keys = [kinds[at[name]].column for name in table.key]
-        self._texts = [kinds[at[name]].texts for name in table.key]
         self._places = []
         """Of each column of the key, which column of a batch has its text."""
         for column in self._keys:
             if column.type in (ENUM, SET):
                 self._places.append(len(self._columns))
                 self._columns.append(f"({_quoted(column.name)} + 0)")
+            elif column.told_charset not in TOLD_AS_THEY_ARE:
+                self._places.append(len(self._columns))
+                self._columns.append(key_text(_quoted(column.name), column.told_charset))
             else:
                 self._places.append(at[column.name])
 
@@ -284,19 +282,22 @@ class KeyTexts:
             made = f"{name} >= {value} AND ({name} > {value} OR ({made}))" if made else f"{name} > {value}"
         return made
 
-    def last(self, batch: pa.RecordBatch) -> tuple[tuple[str, ...], int]:
-        """Of the last row of a batch whose key can be told, and how many rows these are up to it; 0: none can be.
+    def last(self, batch: pa.RecordBatch) -> tuple[str, ...]:
+        """Of the last row of a batch."""
+        told = [batch.column(at)[batch.num_rows - 1].as_py() for at in self._places]
+        return tuple(_text(column, one) for column, one in zip(self._keys, told, strict=True))
 
-        A key whose bytes are no text in its character set cannot be, and no row is looked for behind it.
-        """
-        for row in range(batch.num_rows - 1, -1, -1):
-            told = [batch.column(at)[row].as_py() for at in self._places]
-            try:
-                found = [one if texts is None else texts.one(one) for one, texts in zip(told, self._texts, strict=True)]
-            except UnicodeDecodeError:
-                continue
-            return tuple(one.hex() if isinstance(one, bytes) else str(one) for one in found), row + 1
-        return (), 0
+
+def _text(column: Column, value: str | bytes) -> str:
+    if isinstance(value, str):
+        return value
+    if column.charset == BINARY_CHARSET:
+        return value.hex()
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return key_of_bytes(value)
+    return key_of_bytes(value) if text.startswith("\0") else text
 
 
 def _literal(column: Column, text: str) -> str:
@@ -304,17 +305,14 @@ def _literal(column: Column, text: str) -> str:
         return text_literal(text)
     if column.type in (VARCHAR, STRING, BLOB) and column.charset == BINARY_CHARSET:
         return f"x'{bytes.fromhex(text).hex()}'"
-    if column.type in (VARCHAR, STRING, BLOB, DATE, TIME2, DATETIME2, TIMESTAMP2):
+    if column.type in (VARCHAR, STRING, BLOB):
+        return key_literal(text, column.told_charset)
+    if column.type in (DATE, TIME2, DATETIME2, TIMESTAMP2):
         return text_literal(text)
     if _NUMBER.fullmatch(text) is None:
         message = f"the stored key has no number for {column.name}"
         raise ValueError(message)
     return text
-
-
-def text_literal(text: str) -> str:
-    """A literal, whatever its letters and the session's settings are."""
-    return f"_utf8mb4 x'{text.encode().hex()}'"
 
 
 def _quoted(name: str) -> str:

@@ -16,11 +16,12 @@ import pyarrow as pa
 from fetchers.mysql_cdc.named_types import with_names
 from fetchers.mysql_cdc.places import Place
 from fetchers.mysql_cdc.segment import Run
-from fetchers.mysql_cdc.snapshot import KeyTexts, Sizes, begin, log_end, tables_of, text_literal
+from fetchers.mysql_cdc.snapshot import KeyTexts, Sizes, begin, log_end, tables_of
 from fetchers.mysql_cdc.table_map import TableMap
 from fetchers.mysql_cdc.tables import TABLES_MAX, Tables
 from fetchers.sdk import Fatal, Page
 from fetchers.toolkit.mysql import MySqlConnection
+from fetchers.toolkit.mysql_texts import text_literal
 from fetchers.toolkit.table_reading import Stretch
 
 _NO_MORE_TEXT = 40
@@ -155,10 +156,6 @@ class MySqlStretches:
         if not batches:
             return Stretch(Page([], {}), None, end.order)
         (self._last,) = batches
-        last, count = (None, limit) if self._last.num_rows < limit else keys.last(self._last)
-        if not count:
-            told = f"{limit} rows behind the key {list(after)} have keys that are no text in their character set"
-            raise Fatal(f"{name}: {told}: mend them, or leave the table out by table.exclude.list")
-        rows = self._last.slice(0, count)
-        page = self._tables.read(table, rows, place=end, handled_us=self._now_us(), snapshot="incremental")
+        last = None if self._last.num_rows < limit else keys.last(self._last)
+        page = self._tables.read(table, self._last, place=end, handled_us=self._now_us(), snapshot="incremental")
         return Stretch(page, last, end.order)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fetchers.mysql_cdc.charsets import UnknownCharset
 from fetchers.mysql_cdc.config import MySqlCdcConfig
 from fetchers.mysql_cdc.kinds import Kind, Mapped
 from fetchers.mysql_cdc.places import Place
@@ -20,6 +19,7 @@ from fetchers.sdk import Page, Partition
 from fetchers.sdk import rows as forms
 from fetchers.toolkit.change_events import Changes, ChangeTable
 from fetchers.toolkit.change_form import DELETE, READ, TRUNCATE, UPDATE, ChangeForm, operation_codes
+from fetchers.toolkit.mysql_texts import UnknownCharset
 from fetchers.toolkit.name_lists import NameFilter
 
 SOURCE_FIELDS = {

@@ -20,8 +20,6 @@ from fetchers.mysql_cdc.table_map import DATETIME2, SET, Column
 pc: Any = pyarrow.compute  # the stubs know fewer arguments than Arrow takes
 Made: TypeAlias = tuple[Any, Mapping[int, str]]
 """A column, and what is the matter with values that it cannot hold, by row; they are null in it."""
-WRONG_BYTES_TOLD = 60
-"""Of a value that cannot be held."""
 NOTHING: Mapping[int, str] = MappingProxyType({})
 GROUP_DIGITS = 9
 MICROS = 1_000_000

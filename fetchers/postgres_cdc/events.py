@@ -14,7 +14,7 @@ from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.kinds import kind_of
 from fetchers.postgres_cdc.log import Batch, Group
 from fetchers.postgres_cdc.pgoutput import LogRelation, RowMessages, RowTexts, read_rows
-from fetchers.sdk import Fatal, Page
+from fetchers.sdk import Page
 from fetchers.sdk import rows as forms
 from fetchers.sdk.page import Offset
 from fetchers.toolkit.change_events import Changes, ChangeTable, Rows
@@ -208,8 +208,9 @@ class CapturedTable:
             name = self.relation.columns[at].name
             kind = self.kinds[name]
             texts, missing = self._filled(rows, side, at, kind)
-            column, odd = kind.read(_texts(texts))
-            wrong |= {int(places[row]): f"column {name}: {told}" for row, told in odd.items()}
+            texts, unread = _texts(texts)
+            column, odd = kind.read(texts)
+            wrong |= {int(places[row]): f"column {name}: {told}" for row, told in (odd | unread).items()}
             for row in np.flatnonzero(missing) if missing is not None else ():
                 wrong[int(places[row])] = (
                     f"column {name} is large and has not changed, so that the log has no value of it. Run: "
@@ -241,12 +242,23 @@ class CapturedTable:
         return texts, missing
 
 
-def _texts(column: Any) -> Any:
-    """The server was told to send UTF-8, which only a database without an encoding does not."""
+def _texts(column: Any) -> tuple[Any, dict[int, str]]:
+    """A binary column as texts, with nulls for what is none, and what is the matter there, by row.
+
+    The server was told to send UTF-8, which only a database without an encoding does not.
+    """
     try:
-        return column.cast(pa.string())
-    except pa.ArrowInvalid as error:
-        raise Fatal("the server sent a text that is no UTF-8: is the database's encoding SQL_ASCII?") from error
+        return column.cast(pa.string()), {}
+    except pa.ArrowInvalid:
+        texts: list[str | None] = []
+        wrong = {}
+    for row, value in enumerate(column.to_pylist()):
+        try:
+            texts.append(None if value is None else value.decode())
+        except UnicodeDecodeError:
+            texts.append(None)
+            wrong[row] = f"the bytes {value[:60].hex()} are no UTF-8: is the database's encoding SQL_ASCII?"
+    return pa.array(texts, pa.string()), wrong
 
 
 def _plain(column: Any) -> Any:

@@ -19,6 +19,10 @@ class NoTableError(Fatal):
     """A table that is not there, or no more."""
 
 
+class MistypedError(Fatal):
+    """A statement that does not fit the types of its columns: fatal, unless these are others than it was made for."""
+
+
 BATCH_BYTES = 4 * 1024 * 1024
 """About so much is read at once, however wide the rows are."""
 FIRST_ROWS = 100
@@ -87,6 +91,11 @@ class Relation:
     """Timestamp columns that are instants, whatever a session's zone."""
     precisions: dict[str, int] = field(default_factory=dict)
     """Digits of the second that timestamp columns have."""
+
+    @property
+    def alias(self) -> str:
+        """As which ``source`` is known in a statement."""
+        return self.source if self.table is not None else "query"
 
     def column(self, name: str) -> ColumnPlan:
         """By name, in any case if no column is written exactly so; raises ``Fatal``."""

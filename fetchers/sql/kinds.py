@@ -8,7 +8,7 @@ rejected one by one. The table is in ``docs/guides/databases.md``.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -41,6 +41,8 @@ class Kind:
     """The ``pa.DataType`` of the column that holds it."""
     convert: Callable[[Any], Any] | None = None
     """None: Arrow's checked cast to ``arrow``."""
+    judge: Callable[[Any], tuple[Any, Mapping[int, str]]] | None = None
+    """In place of ``convert``: a column with nulls for what cannot be held, and what is the matter there, by row."""
 
     def hold(self, values: Any) -> Any:
         """All values, or ``pa.ArrowInvalid``."""
@@ -61,6 +63,8 @@ class ColumnPlan:
     tells: Literal["", "numbers", "times", "neither"] = ""
     """What new rows could be told by, which ``kind`` does not say where numbers are texts and times are numbers: whole
     numbers, times, or neither; empty where the database itself does not know what is in a column."""
+    charset: str = ""
+    """MySQL's, of texts."""
 
     @property
     def form(self) -> forms.Form:
@@ -197,18 +201,21 @@ def to_rows(batch: pa.RecordBatch, columns: Sequence[ColumnPlan]) -> tuple[pa.Re
     rejected: dict[int, list[str]] = defaultdict(list)
     for at, column in enumerate(columns):
         values = batch.column(at)
-        held = list(_held(column.kind, values, 0))
-        unheld = {start for start, _, trouble in held if trouble}
-        made.append(pa.concat_arrays([part for _, part, _ in held]) if held else pa.array([], column.kind.arrow))
-        for start, _, trouble in held:
-            if trouble:
-                seen = str(_plain(values[start]))
-                rejected[start].append(f"column {column.name}: no {column.kind.arrow} is {seen!r} ({trouble})")
+        judged, unheld = (column.kind.judge or partial(_judged, column.kind))(values)
+        made.append(judged)
+        for row, trouble in unheld.items():
+            rejected[row].append(f"column {column.name}: {trouble}")
         nulls = () if column.is_nullable or not made[-1].null_count else pc.indices_nonzero(made[-1].is_null())
-        for row in {row.as_py() for row in nulls} - unheld:
+        for row in {row.as_py() for row in nulls} - unheld.keys():
             rejected[row].append(f"column {column.name} holds null and is declared as not null")
     table = pa.RecordBatch.from_arrays(made, names=[column.name for column in columns])
     return table, tuple(Rejection(row, UNREADABLE, "; ".join(rejected[row])) for row in sorted(rejected))
+
+
+def _judged(kind: Kind, values: Any) -> tuple[Any, Mapping[int, str]]:
+    held = list(_held(kind, values, 0))
+    made = pa.concat_arrays([part for _, part, _ in held]) if held else pa.array([], kind.arrow)
+    return made, {at: f"no {kind.arrow} is {str(_plain(values[at]))!r} ({told})" for at, _, told in held if told}
 
 
 def _plain(value: Any) -> Any:

@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -44,7 +45,8 @@ from fetchers.sql.kinds import (
     time_of_day,
 )
 from fetchers.sql.settling import Holder
-from fetchers.toolkit.mysql import ANSWER_SECONDS_MAX, MySqlConnection, told
+from fetchers.toolkit.mysql import ANSWER_SECONDS_MAX, MySqlConnection, charsets_of, told
+from fetchers.toolkit.mysql_texts import TOLD_AS_THEY_ARE, key_literal, key_text, shown
 
 FRESH_TRIES = 20
 FRESH = BackOff(first_seconds=0.11, cap_seconds=2.0, jitter_seconds=0.3)
@@ -63,6 +65,8 @@ _OF_THE_SERVER = (1, 3, 4)
 _PASSING = {1040, 1053, 1203, 1205, 1213, 1226, 1317, 1412, 1927, 1969, 3024, 3168}
 """Those that say nothing of the statement: too many sessions, shutdown, locks, kills, limits of time."""
 _BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
+_CHOICES = {"enum", "set"}
+_TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext", *_CHOICES}
 _BIT_WIDTH_OF_INT64 = 63
 _BYTES_PER_LETTER = 4
 
@@ -75,6 +79,8 @@ class MySqlDatabase:
         self._config = config
         self._addresses = addresses
         self._connection = MySqlConnection(config.url.host)
+        self._charsets: dict[int, str] | None = None
+        """Of the server, once a query was asked for."""
 
     async def open(self) -> None:
         """Connect; the session's zone is UTC, and it sees committed rows alone, whatever the server's default is."""
@@ -102,8 +108,9 @@ class MySqlDatabase:
     async def relation(self, table: Table) -> Relation:
         """By ``information_schema``."""
         rows = await self._rows(
-            "select column_name as name, data_type as type, column_type as full, is_nullable as nullable, "
+            "select column_name as name, data_type as type, is_nullable as nullable, "
             "numeric_precision as p, numeric_scale as s, datetime_precision as d, column_key as keyed, extra as extra, "
+            "character_set_name as charset, if(data_type in ('enum', 'set'), '', column_type) as full, "
             f"(select table_type from information_schema.tables where table_schema = database() "
             f"and table_name = {self._literal(table.name)}) as table_type "
             f"from information_schema.columns where table_schema = database() "
@@ -120,7 +127,9 @@ class MySqlDatabase:
             numbers = (int(row["p"] or 0), int(row["s"] or 0))
             columns.append(
                 replace(
-                    self._column(row["name"], row["type"].lower(), row["full"].lower(), numbers),
+                    self._column(
+                        row["name"], row["type"].lower(), row["full"].lower(), numbers, charset=row["charset"]
+                    ),
                     is_nullable=row["nullable"] == "YES",
                 )
             )
@@ -139,17 +148,21 @@ class MySqlDatabase:
     async def query(self, text: str) -> Relation:
         """By what the server says of the query's columns."""
         source = f"{wrapped(text)} as query"
+        describe = f"select {_MARK} * from {source} limit 0"
+        if self._charsets is None:
+            self._charsets = await charsets_of(self._connection)
         try:
-            async with told(self._config.url.host, ANSWER_SECONDS_MAX), self._connection.driver.cursor() as cursor:
-                await cursor.execute(f"select {_MARK} * from {source} limit 0")
-                fields = list(cursor._result.fields)  # noqa: SLF001 - asyncmy shows signs and charsets nowhere else
+            fields = await self._fields(describe)
+            await self._rows("set character_set_results = null")  # else the results' character set is told
+            own = [self._charsets.get(item.charsetnr, "") for item in await self._fields(describe)]
+            await self._rows("set character_set_results = utf8mb4")
         except FetchError as error:
             code: Any = error.__cause__.args[0] if error.__cause__ is not None and error.__cause__.args else None
             if isinstance(code, int) and code not in _PASSING and code // 1000 in _OF_THE_SERVER:
                 raise Fatal(f"the query cannot be read: {error}") from error
             raise
         columns = []
-        for item in fields:
+        for item, charset in zip(fields, own, strict=True):
             is_text = item.charsetnr != _BINARY_CHARSET
             kind = _TYPES.get(item.type_code, "char" if is_text else "varbinary")
             kind = "text" if kind == "blob" and is_text else kind
@@ -157,18 +170,29 @@ class MySqlDatabase:
             scale = item.scale
             precision = item.length - (1 if scale else 0) - (0 if unsigned else 1)
             width = f"({item.length})" if kind == "bit" else ""
-            columns.append(self._column(item.name, kind, f"{kind}{width}{unsigned}", (precision, scale)))
+            columns.append(
+                self._column(item.name, kind, f"{kind}{width}{unsigned}", (precision, scale), charset=charset)
+            )
         zoned = frozenset(item.name for item in fields if _TYPES.get(item.type_code) == "timestamp")
         seconds = {item.name: 0 for item in fields}  # a time may have passed through any expression: no digits are sure
         return Relation(self._config.topic_prefix, source, tuple(columns), zoned=zoned, precisions=seconds)
 
-    def _column(self, name: str, kind: str, full: str, numbers: tuple[int, int]) -> ColumnPlan:
+    async def _fields(self, sql: str) -> list[Any]:
+        async with told(self._config.url.host, ANSWER_SECONDS_MAX), self._connection.driver.cursor() as cursor:
+            await cursor.execute(sql)
+            return list(cursor._result.fields)  # noqa: SLF001 - asyncmy shows signs and charsets nowhere else
+
+    def _column(self, name: str, kind: str, full: str, numbers: tuple[int, int], *, charset: str | None) -> ColumnPlan:
+        charset = charset if charset and kind in _TEXTS else ""
+        texts = shown(charset)
         expression, made = self._kind(self.quoted(name), kind, full, numbers)
-        is_numeric = kind in {*_SIGNED, "decimal", "float", "double", "bit"}
+        if texts is not None:
+            expression, made = texts.expression.format(expression), _text_kind(charset)
+        is_numeric = kind in {*_SIGNED, "decimal", "float", "double", "bit", *_CHOICES}
         is_whole = kind in _SIGNED or (kind == "decimal" and numbers[1] == 0)
         is_time = kind in {"timestamp", "datetime", "date"}
         tells: Any = "numbers" if is_whole else "times" if is_time else "neither"
-        return ColumnPlan(name, expression, made, is_nullable=True, is_numeric=is_numeric, tells=tells)
+        return ColumnPlan(name, expression, made, is_nullable=True, is_numeric=is_numeric, tells=tells, charset=charset)
 
     def _kind(self, column: str, kind: str, full: str, numbers: tuple[int, int]) -> tuple[str, Kind]:
         granularity, zone = self._config.timestamp_granularity, self._config.db_timezone
@@ -199,17 +223,22 @@ class MySqlDatabase:
         return "`" + name.replace("`", "``") + "`"
 
     def text_of(self, expression: str, relation: Relation, column: str) -> str:
-        """A cast; hexadecimal digits of bytes, which need not be a text."""
-        is_binary = relation.column(column).kind is BYTES
-        return f"hex({expression})" if is_binary else f"cast({expression} as char)"
+        """A cast; hexadecimal digits of bytes, which need not be a text; the number of ENUM and SET, their order."""
+        plan = relation.column(column)
+        if plan.kind is BYTES:
+            return f"hex({expression})"
+        if plan.charset not in TOLD_AS_THEY_ARE and not plan.is_numeric:
+            return key_text(expression, plan.charset)
+        return f"cast({expression} + 0 as char)" if plan.charset and plan.is_numeric else f"cast({expression} as char)"
 
     def literal_of(self, text: str, relation: Relation, column: str) -> str:
         """Numbers without quotes, because a text would be compared as a double; bytes by their digits."""
-        if relation.column(column).kind is BYTES and re.fullmatch("(?:[0-9A-F]{2})*", text):
+        plan = relation.column(column)
+        if plan.kind is BYTES and re.fullmatch("(?:[0-9A-F]{2})*", text):
             return f"x'{text}'"
-        if relation.column(column).is_numeric and re.fullmatch(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?", text):
+        if plan.is_numeric and re.fullmatch(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?", text):
             return text
-        return self._literal(text)
+        return self._literal(text) if plan.charset in TOLD_AS_THEY_ARE else key_literal(text, plan.charset)
 
     def _literal(self, text: str) -> str:
         return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
@@ -309,3 +338,13 @@ class MySqlDatabase:
         except Fatal:
             return f"Open transactions cannot be seen. Run: GRANT PROCESS ON *.* TO {name}"
         return None
+
+
+@cache
+def _text_kind(charset: str) -> Kind:
+    """One for each, so that a table's columns are seen to be the same."""
+    texts = shown(charset)
+    if texts is None:
+        return STRING
+    # A column of a batch that has nulls alone is one of texts.
+    return Kind(STRING.form, STRING.arrow, judge=lambda values: texts.column(values.cast(pa.binary())))

@@ -19,7 +19,7 @@ import pyarrow as pa
 from fetchers.sdk import Fatal, FetchError, Retriable
 from fetchers.sdk.reach import AllowedAddresses
 from fetchers.sql.config import JdbcConfig
-from fetchers.sql.database import BATCH_BYTES, Blocking, NoTableError, Range, Relation, Table, wrapped
+from fetchers.sql.database import BATCH_BYTES, Blocking, MistypedError, NoTableError, Range, Relation, Table, wrapped
 from fetchers.sql.kinds import (
     BOOLEAN,
     BYTES,
@@ -59,6 +59,8 @@ _UNSEEN = {
 _RELKINDS = {"TABLE": "rpf", "VIEW": "vm", "PARTITIONED TABLE": "p", "FOREIGN TABLE": "f", "MATERIALIZED VIEW": "m"}
 _WRITING = "'RowExclusiveLock','ShareRowExclusiveLock','ExclusiveLock','AccessExclusiveLock'"
 _CHANGED = ("42P01", "42703", "42804", "0A000")
+_MISTYPED = ("22P02", "42883", "XX000")
+"""A text that its type does not take, an operator that two types have not, a type that is not there any more."""
 _COLUMNS = """
 select a.attname::text as name, (a.attnotnull or t.typnotnull) as not_null, b.typname::text as type,
   case when t.typtype = 'd' then t.typtypmod else a.atttypmod end as modifier,
@@ -370,4 +372,4 @@ def _failure(error: Any, host: str) -> FetchError:
     told = postgresql_error(error, host)
     if told.state in _CHANGED:
         return _ChangedError(f"{host}: {told.text} ({told.state})")
-    return told.failure
+    return MistypedError(str(told.failure)) if told.state in _MISTYPED else told.failure

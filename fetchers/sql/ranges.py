@@ -96,6 +96,11 @@ class Selection:
         places += [(wanted.identity, wanted.identity_column), *((database.quoted(name), name) for name in self.ties)]
         found = [(place, name) for place, name in places if place is not None]
         self.order = tuple(place for place, _ in found)
+        # By the columns themselves: a bare name would mean what is shown of the column, and numbers that are shown as
+        # texts would be in the order of these (PostgreSQL's and MySQL's manuals, "ORDER BY").
+        self._ordered = ", ".join(
+            f"{relation.alias}.{place}" if place == database.quoted(name) else place for place, name in found
+        )
         shown = [f"{column.expression} as {database.quoted(column.name)}" for column in relation.columns]
         shown += [
             f"{database.text_of(place, relation, name)} as headrace_{at}" for at, (place, name) in enumerate(found)
@@ -114,11 +119,11 @@ class Selection:
         wanted = self.wanted
         if wanted.time is None:
             last = f"{bound}" if place.incrementing is None else f"{bound} and {wanted.identity} > {place.incrementing}"
-            return f"{self._select} where {wanted.identity} <= {last} order by {wanted.identity}"
+            return f"{self._select} where {wanted.identity} <= {last} order by {self._ordered}"
         found = [f"{wanted.time} < {self._literal(bound, wanted.time_columns[0])}"]
         if place.at is not None:
             found.append(self._behind(wanted.time, place))
-        return f"{self._select} where {' and '.join(found)} order by {', '.join(self.order)}"
+        return f"{self._select} where {' and '.join(found)} order by {self._ordered}"
 
     def _behind(self, time: str, place: Place) -> str:
         at = self._literal(str(place.at), self.wanted.time_columns[0])

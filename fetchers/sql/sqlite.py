@@ -132,7 +132,7 @@ class SqliteDatabase:
 
     async def query(self, text: str) -> Relation:
         """A query's columns have no declared types: they are told by its first row, and are text where it has none."""
-        source = wrapped(text)
+        source = f"{wrapped(text)} as query"
         names, row = await self._call(partial(self._first, f"select * from {source} limit 1"))
         types = {int: "integer", float: "real", bytes: "blob"}
         columns = tuple(

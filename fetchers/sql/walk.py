@@ -9,9 +9,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fetchers.sdk import Fatal, FetchContext, Offset, Page, RowSchema
+from fetchers.sdk import Fatal, FetchContext, Offset, Page, Retriable, RowSchema
 from fetchers.sql.config import JdbcConfig
-from fetchers.sql.database import Database, Range, Relation, Table
+from fetchers.sql.database import Database, MistypedError, Range, Relation, Table
 from fetchers.sql.kinds import ColumnPlan, to_rows
 from fetchers.sql.load import LOADING, Load, Part, load_of
 from fetchers.sql.places import Place, query_partition, stored_offset, stored_query_offset, table_partition, written
@@ -85,9 +85,14 @@ class Walk:
         """What is new, if it is settled."""
         relation = await self._relation()
         is_bulk = self._config.mode == "bulk"
-        async with aclosing(self._all(relation) if is_bulk else self._new(relation)) as pages:
-            async for page in pages:
-                yield page
+        try:
+            async with aclosing(self._all(relation) if is_bulk else self._new(relation)) as pages:
+                async for page in pages:
+                    yield page
+        except MistypedError as error:
+            if _types(await self._relation()) == _types(relation):
+                raise
+            raise Retriable(f"{error}; what was read has changed meanwhile") from error
 
     async def _all(self, relation: Relation) -> AsyncGenerator[Page, None]:
         async with aclosing(self._database.read(self._everything(relation), rows_max=self._rows_max)) as batches:
@@ -273,6 +278,11 @@ class Walk:
                 RowSchema.of(f"{relation.name}.Key", key_forms) if keys else None,
             )
         return self._schemas[1], self._schemas[2]
+
+
+def _types(relation: Relation) -> list[tuple[object, ...]]:
+    """What tells whether the columns are as they were."""
+    return [(column.name, column.expression, column.form, column.tells) for column in relation.columns]
 
 
 def _cut(carried: pa.Table | None, batch: pa.RecordBatch, at: int) -> tuple[pa.RecordBatch | None, pa.Table]:

@@ -15,7 +15,7 @@ import asyncmy.errors
 import pyarrow as pa
 from asyncmy.cursors import SSCursor
 
-from fetchers.sdk import Disconnected, FetchError, Retriable
+from fetchers.sdk import Disconnected, Fatal, FetchError, Retriable
 from fetchers.sdk.reach import AllowedAddresses
 from fetchers.toolkit.databases import CONNECT_SECONDS_MAX, Login, connect_mysql, mysql_error
 
@@ -92,6 +92,15 @@ def _texts(values: Sequence[Any]) -> Any:
     return pa.array(values, pa.string())
 
 
+async def charsets_of(connection: MySqlConnection) -> dict[int, str]:
+    """Names of the server's character sets by the numbers of their collations."""
+    source = "collation_character_set_applicability" if connection.is_mariadb else "collations"
+    rows = await connection.rows(
+        f"SELECT id, character_set_name AS name FROM information_schema.{source}"  # noqa: S608 - one of two
+    )
+    return {int(row["id"]): str(row["name"]) for row in rows if row["id"] is not None}
+
+
 class told:  # noqa: N801 - read as a word of a sentence
     """Raises what may pass as ``Retriable``, what a person must mend as ``Fatal``, within a time limit."""
 
@@ -111,6 +120,8 @@ class told:  # noqa: N801 - read as a word of a sentence
             raise Retriable(f"{self._host}: no answer in time") from late
         if isinstance(error, asyncmy.errors.Error):
             raise _failure(error, self._host) from error
+        if isinstance(error, UnicodeDecodeError):
+            raise Fatal(f"{self._host}: the server has sent a text that is no UTF-8 ({error})") from error
         if isinstance(error, OSError | EOFError | asyncio.IncompleteReadError):
             raise Disconnected(f"{self._host}: the connection broke ({type(error).__name__})") from error
 

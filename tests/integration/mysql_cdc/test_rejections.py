@@ -107,8 +107,62 @@ async def test_a_snapshot_shows_the_letters_that_the_server_has(each_mysql: MySq
     assert [value["big5"] for topic, _, value in rows_of(logged) if topic.endswith(".x")] == [texts[big5]]
 
 
+ODD = {
+    "armscii8": "", "cp866": "", "dec8": "A4", "eucjpms": "A2AF", "geostd8": "81", "greek": "A4", "hebrew": "A1",
+    "hp8": "FF", "keybcs2": "", "koi8u": "", "latin1": "", "swe7": "", "ujis": "A2AF",
+}  # fmt: skip
+"""Of sets that are not decoded here, bytes of a letter that no Unicode has."""
+
+
+async def test_a_snapshot_rejects_letters_that_the_server_has_no_unicode_for(each_mysql: MySql) -> None:
+    """Where it shows the server's own text, and of names of ENUM and SET: a question mark is one that was written."""
+    types = {name: f"varchar(9) character set {name}" for name in ODD}
+    types |= {
+        "e": "enum('?', x'81AD') character set sjis",
+        "s": "set('?', x'81AD', 'b') character set sjis",
+    }
+    await each_mysql.rows(
+        f"create table t (id int primary key, {', '.join(f'{name} {kind}' for name, kind in types.items())})",
+        f"insert into t values (0, {', '.join(chr(39) + '?' + chr(39) for _ in types)})",
+        *(f"insert into t (id, {name}) values ({at}, x'3F{odd}3F')" for at, (name, odd) in enumerate(ODD.items(), 1)),
+        "insert into t (id, e) values (98, 2)",
+        "insert into t (id, s) values (99, 7)",
+    )
+    pages = await read(source(each_mysql, **{"event.form": "row"}), FakeContext(), until=has_row("t", 99))
+    rows = {value["id"]: value for _, _, value in rows_of(pages)}
+    assert {name: rows[0][name] for name in types} == dict.fromkeys(types, "?")
+    odd = [(at, name) for at, name in enumerate(ODD, 1) if ODD[name]]
+    assert [rows[at][name] for at, name in enumerate(ODD, 1) if not ODD[name]] == ["??"] * (len(ODD) - len(odd))
+    expected = [
+        (f'{{"id":{at}}}', f"column {name}: the bytes 3f{ODD[name].lower()}3f are no text in {name}")
+        for at, name in odd
+    ]
+    expected += [('{"id":98}', "column e: the bytes 81ad are no text in sjis")]
+    expected += [('{"id":99}', "column s: the bytes 3f2c81ad2c62 are no text in sjis")]
+    assert rejected(pages) == expected
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+async def test_keys_of_any_letters_come_once_however_often_a_snapshot_is_broken_off(
+    each_mysql: MySql, size: int
+) -> None:
+    """Several letters of cp932 have one Unicode and others have none: each page is read by a source of its own."""
+    keys = ["'?'", "'a'", "x'81AD'", "x'81AE'", "x'81AF'", "x'81CA'", "x'ED40'", "x'EEF9'", "x'FA5C'"]
+    await each_mysql.rows(
+        "create table t (k varchar(9) character set cp932 collate cp932_bin, n int, primary key (k, n))",
+        *(f"insert into t values ({key}, {number})" for number, key in enumerate(keys)),
+    )
+    small, context, pages = {"event.form": "row", "snapshot.fetch.size": str(size)}, FakeContext(), list[Page]()
+    while not _has_read("t")(pages):
+        pages += await read(
+            source(each_mysql, **small), context, until=lambda found: any(map(len, found)) or _has_read("t")(found)
+        )
+    assert [value["n"] for _, _, value in rows_of(pages)] == list(range(len(keys)))
+    assert [key for key, _ in rejected(pages)] == [f'{{"k":null,"n":{number}}}' for number in (2, 3, 4)]
+
+
 async def test_keys_that_are_no_text_neither_hide_rows_nor_show_them_twice(each_mysql: MySql) -> None:
-    """No stretch begins behind such a key: the server would compare with a question mark."""
+    """A stretch begins behind such a key by its bytes: the server would compare with a question mark."""
     keys = [f"x'82{trail:02X}'" for trail in range(0xA0, 0xAA)] + ["x'81AD'", "x'81AF'", "'a'", "'?'", "'~'"]
     await each_mysql.rows(
         "create table t (k varchar(9) character set sjis collate sjis_bin primary key)",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator
 
+import pyarrow as pa
 import pytest
 
-from fetchers.sdk import Fatal
+from fetchers.sdk import Fatal, Retriable
+from fetchers.sql.postgresql import PostgresDatabase
 from tests.databases import Postgres
 from tests.integration.sql.reading import RealContext, read_rows, read_until, rows_of
 
@@ -79,3 +82,50 @@ async def test_a_query_is_read_by_its_own_columns(postgres: Postgres) -> None:
     assert set(pages[0].partition or ()) == {"query"}
     assert pages[0].schema is not None
     assert json.loads(pages[0].schema.avro)["fields"][1]["type"][1]["precision"] == 5
+
+
+@pytest.mark.parametrize("mode", ["incrementing", "timestamp"])
+async def test_numbers_and_enums_that_are_shown_as_texts_are_read_in_their_own_order(
+    postgres: Postgres, mode: str
+) -> None:
+    """A source that goes on behind each page anew shows each row once: 9 before 10, letters as they are declared."""
+    postgres.run(
+        "create type letter as enum ('z', 'a', 'm')",
+        "create table t (id numeric(10, 0) not null, l letter not null, "
+        "at timestamp not null default '2024-05-01', primary key (id, l))",
+        "insert into t select n, l from generate_series(8, 11) n, unnest(enum_range(null::letter)) l",
+    )
+    if mode == "incrementing":
+        postgres.run("delete from t where l <> 'z'")
+    context, rows = RealContext(), list[dict[str, object]]()
+    properties = {"connection.url": postgres.url, "mode": mode, "table.whitelist": "t", "batch.max.rows": "1"}
+    properties |= {"incrementing.column.name": "id"} if mode == "incrementing" else {"timestamp.column.name": "at"}
+    letters = "z" if mode == "incrementing" else "zam"
+    while len(rows) < 4 * len(letters):
+        rows += rows_of(await read_until(properties, lambda pages: bool(len(pages[-1])), context))
+    assert [(int(str(row["id"])), row["l"]) for row in rows] == [(n, one) for n in range(8, 12) for one in letters]
+
+
+@pytest.mark.parametrize("change", ["c type text using 'a'", "id type text"])
+async def test_a_type_that_changes_in_the_middle_of_a_look_is_looked_at_again(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """A statement that was made for the type of before fails; one that does not fit the types of now ends the task."""
+    postgres.run("create table t (id int primary key, c oid)", "insert into t values (1, 2)")
+    properties = {"connection.url": postgres.url, "mode": "incrementing", "table.whitelist": "t"}
+    properties |= {"incrementing.column.name": "id"}
+    plain = PostgresDatabase.read
+
+    def altered(database: PostgresDatabase, sql: str, *, rows_max: int) -> AsyncGenerator[pa.RecordBatch, None]:
+        postgres.run(f"alter table t alter {change}")
+        return plain(database, sql, rows_max=rows_max)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PostgresDatabase, "read", altered)
+        with pytest.raises(Retriable, match="has changed meanwhile"):
+            await read_until(properties, bool)
+    if change.startswith("c"):
+        assert await read_rows(properties, 1) == [{"id": 1, "c": "a"}]
+    else:
+        with pytest.raises(Fatal, match="its type is no whole number"):
+            await read_until(properties, bool)
