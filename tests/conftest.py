@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from service.embedded import ports
+
 pytest_plugins = [
     "tests.closing_servers",
     "tests.spread",
@@ -38,6 +40,10 @@ settings.load_profile("headrace")
 os.environ["JAVA_TOOL_OPTIONS"] = f"-XX:TieredStopAtLevel=1 {os.environ.get('JAVA_TOOL_OPTIONS', '')}".rstrip()
 # Some hundred Python programs start from this checkout: each would compile all of it anew, and take twice as long.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Servers that tests start take seconds to listen. So that nobody is given their ports meanwhile, each process of a run
+# chooses from its own, and the programs that it starts from others still (service/embedded/ports.py).
+_PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw4").removeprefix("gw"))
+ports.CHOICE = range(10_000 + 2_000 * _PROCESS, 12_000 + 2_000 * _PROCESS)
 
 
 @pytest.fixture(autouse=True)

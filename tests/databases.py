@@ -130,6 +130,12 @@ def _own_folder(folder: Path, name: str) -> Path:
     return own
 
 
+def _make(command: Sequence[str]) -> None:
+    """Make the files of a server; what the program says is only of interest where it fails."""
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
+    assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout.decode(errors='replace')[-4000:]}"
+
+
 @contextmanager
 def running_postgres(folder: Path, *changed: str) -> Iterator[DatabaseServer]:
     """PostgreSQL with prepared transactions; everyone is ``postgres`` without a password, unless made otherwise.
@@ -141,7 +147,7 @@ def running_postgres(folder: Path, *changed: str) -> Iterator[DatabaseServer]:
     program, own = _POSTGRES[-1], _own_folder(folder, "postgresql")
     data, (port,) = own / "data", free_ports(1)
     made = [*_NOBODY, str(program.with_name("initdb")), "-D", str(data), "-U", "postgres", "-A", "trust"]
-    subprocess.run([*made, "-E", "UTF8", "--locale=C.UTF-8", "-N"], check=True, capture_output=True, timeout=300)
+    _make([*made, "-E", "UTF8", "--locale=C.UTF-8", "-N"])
     settings: tuple[str, ...] = (
         "listen_addresses=127.0.0.1",
         "fsync=off",
@@ -173,7 +179,7 @@ def running_mariadb(folder: Path, *changed: str, server_id: int = 1) -> Iterator
     data, (port,) = own / "data", free_ports(1)
     made = [*_NOBODY, "env", f"HOME={own}", f"TMPDIR={own}", "mariadb-install-db", "--no-defaults", f"--datadir={data}"]
     made += ["--auth-root-authentication-method=normal", "--skip-test-db"]
-    subprocess.run(made, check=True, capture_output=True, timeout=300)
+    _make(made)
     command = [*_NOBODY, _MARIADB or "", "--no-defaults", f"--datadir={data}", "--bind-address=127.0.0.1"]
     command += [f"--port={port}", f"--socket={own}/socket", f"--pid-file={own}/pid", "--innodb-buffer-pool-size=32M"]
     command += ["--sql-mode=", "--innodb-flush-log-at-trx-commit=0", "--max-connections=300"]
@@ -213,7 +219,7 @@ def running_mysql(folder: Path, programs: Path, *changed: str, server_id: int = 
     (port,) = free_ports(1)
     command = [*_NOBODY, str(programs / "bin/mysqld"), "--no-defaults", f"--basedir={programs}"]
     command += [f"--lc-messages-dir={programs}/share", f"--datadir={own}/data"]
-    subprocess.run([*command, "--initialize-insecure"], check=True, capture_output=True, timeout=300)
+    _make([*command, "--initialize-insecure"])
     command += ["--bind-address=127.0.0.1", f"--port={port}", "--mysqlx=OFF", f"--socket={own}/socket"]
     command += [f"--pid-file={own}/pid", f"--server-id={server_id}", "--log-bin=binlog", "--sync-binlog=0"]
     command += ["--binlog-format=ROW", "--binlog-row-image=FULL", "--binlog-row-metadata=FULL", "--sql-mode="]

@@ -13,17 +13,25 @@ CHOICE = range(20_000, 32_000)
 to start, and a restart later on, are long enough for such a connection to take a port from there."""
 
 _TRIES_MAX = 1_000
+_given: set[int] = set()
+"""Ports that this process has chosen: who was given one may not listen on it yet, or be about to start anew."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Distinct ports that nobody listens on now. Somebody may be quicker: the caller starts again with others."""
+    """Distinct ports that nobody listens on now, and that were not given lately.
+
+    Somebody may be quicker: the caller starts again with others.
+    """
     ports: list[int] = []
+    if len(_given) + count > len(CHOICE) // 2:
+        _given.clear()
     # Not the shared generator: two processes with the same seed would choose the same ports at the same moment.
     for port in random.SystemRandom().sample(CHOICE, _TRIES_MAX):
         if len(ports) == count:
             return ports
-        if _reason_against(port) is None:
+        if port not in _given and _reason_against(port) is None:
             ports.append(port)
+            _given.add(port)
     raise EmbeddedError(f"no {count} free ports found between {CHOICE.start} and {CHOICE.stop}")
 
 

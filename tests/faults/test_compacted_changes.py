@@ -22,7 +22,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from service.kafka.reader import StoredRecord
 from tests import journal
-from tests.databases import MariaDb, Postgres
+from tests.databases import MySql, Postgres
 from tests.faults.numbered_lines import job_files
 from tests.faults.topic_watch import committed_end, wait_for_commits
 from tests.faults.worker_life import WorkerLife, wait_until, write_properties
@@ -239,26 +239,26 @@ def test_postgresql(watched: Watched, postgres: Postgres, tmp_path: Path) -> Non
         postgres.drop_slots()
 
 
-def test_mariadb(watched: Watched, mariadb: MariaDb, tmp_path: Path) -> None:
+def test_mysql(watched: Watched, each_mysql: MySql, tmp_path: Path) -> None:
     """By its log."""
-    mariadb.run(*accounts())
-    name = watched.follow(f"{mariadb.name}.accounts")
+    each_mysql.run(*accounts())
+    name = watched.follow(f"{each_mysql.name}.accounts")
     properties = {
         "connector.class": "MySqlCdcSource",
-        "database.port": str(mariadb.server.port),
+        "database.port": str(each_mysql.server.port),
         "database.user": "root",
         "database.server.id": "54329",
-        "database.include.list": mariadb.name,
+        "database.include.list": each_mysql.name,
     }
 
     def run(statements: Sequence[str]) -> None:
         try:
-            mariadb.run(*statements)
+            each_mysql.run(*statements)
         except asyncmy.errors.Error:  # a key that is there, a deadlock; the connection ends, and with it all of it
             return
 
     def rows() -> dict[int, int]:
-        found = asyncio.run(mariadb.rows("select id, balance from accounts"))
+        found = asyncio.run(each_mysql.rows("select id, balance from accounts"))
         return {int(key): int(balance) for key, balance in found}
 
     demand_the_table_by_keys(watched, worker_life(watched, name, tmp_path, properties), run, rows)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from fetchers.sdk import Offset, Page
 from fetchers.sdk.context import partition_key
-from tests.databases import MariaDb, Postgres
+from tests.databases import MySql, Postgres
 from tests.integration.sql.reading import SECONDS_MAX, RealContext, rows_of, source
 
 pytestmark = pytest.mark.integration
@@ -114,24 +114,29 @@ async def test_each_row_of_a_postgresql_table_comes_once(postgres: Postgres) -> 
     assert sorted(found) == list(range(1, LAST + 21))
 
 
-async def test_each_row_of_a_mariadb_table_comes_once(mariadb: MariaDb) -> None:
+async def test_each_row_of_a_mysql_table_comes_once(each_mysql: MySql) -> None:
     """The rows with the last id of a part are deleted before they are read."""
-    await mariadb.rows(
+
+    def values(name: str, ids: Iterable[int | str]) -> str:
+        return ", ".join(f"({number}, '{name}')" for number in ids)
+
+    await each_mysql.rows(
         "create table big (id bigint unsigned auto_increment primary key, name text)",
-        f"insert into big (id, name) select seq, 'a' from seq_1_to_{LATE - 1}",
+        f"insert into big (id, name) values {values('a', range(1, LATE))}",
     )
-    late = await mariadb.connect(autocommit=False)
+    late = await each_mysql.connect(autocommit=False)
     try:
         async with late.cursor() as cursor:
             await cursor.execute(f"insert into big (id, name) values ({LATE}, 'late')")
-        await mariadb.rows(f"insert into big (id, name) select seq, 'b' from seq_{LATE + 1}_to_{LAST}")
+        await each_mysql.rows(f"insert into big (id, name) values {values('b', range(LATE + 1, LAST + 1))}")
 
         async def change() -> None:
-            await mariadb.rows("insert into big (name) select 'c' from seq_1_to_10", "delete from big where id = 3000")
+            added = f"insert into big (id, name) values {values('c', ['default'] * 10)}"
+            await each_mysql.rows(added, f"delete from big where id = {LAST}")
 
-        found = await _load(mariadb.url, commit_late=late.commit, change=change)
+        found = await _load(each_mysql.url, commit_late=late.commit, change=change)
     finally:
         await late.ensure_closed()
     assert set(range(1, LAST)) <= set(found)
     assert len(found) == len(set(found))
-    assert {int(row[0]) for row in await mariadb.rows("select id from big")} <= set(found)
+    assert {int(row[0]) for row in await each_mysql.rows("select id from big")} <= set(found)

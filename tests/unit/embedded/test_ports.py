@@ -28,6 +28,18 @@ def test_chosen_ports_can_be_listened_on_together() -> None:
         require_free(port)
 
 
+def test_a_port_is_not_given_to_two_before_one_of_them_listens() -> None:
+    """A server takes seconds to listen, and another one is asked for meanwhile."""
+    chosen = [port for _ in range(100) for port in free_ports(3)]
+    assert len(set(chosen)) == len(chosen)
+
+
+def test_ports_do_not_run_out() -> None:
+    """However many were given in the life of a process."""
+    for _ in range(len(CHOICE) // 100):
+        assert len(free_ports(101)) == 101
+
+
 def test_processes_with_the_same_seed_choose_apart() -> None:
     """Tests that run beside each other are seeded alike."""
     choices = []
