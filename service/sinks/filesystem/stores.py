@@ -166,6 +166,8 @@ class _HdfsFile(io.RawIOBase):
     def __init__(self, path: str, file: IO[bytes]) -> None:
         self.name = path
         self._file = file
+        # The client's own file never counts as closed, and who forgets it would close it: it counts from the beginning.
+        io.RawIOBase.close(cast("io.RawIOBase", file))
 
     def writable(self) -> bool:
         """It is."""

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Callable
 from typing import Any, cast
 
+import hdfs_native
 import pytest
 
 from service.sinks.filesystem.object_store import ObjectStore
@@ -15,14 +16,14 @@ PART_BYTES = 4
 
 
 class NameNode:
-    """Stands in for the client of HDFS and the file that it makes; notes what is asked, and is away at the end."""
+    """Stands in for the client of HDFS, and for what its own files ask; notes it, and is away at the end."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def create(self, _path: str) -> NameNode:
-        """A file."""
-        return self
+    def create(self, _path: str) -> hdfs_native.FileWriter:
+        """A file, as the client has them."""
+        return hdfs_native.FileWriter(cast("Any", self))
 
     def write(self, data: bytes) -> int:
         """All of it."""
