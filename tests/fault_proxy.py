@@ -28,6 +28,8 @@ class FaultProxy:
     keep: bytes = b""
     """Of a request: it and all that follows it reach the server when `may_go` is set."""
     losses_max: int = 1
+    spared: int = 0
+    """So many such requests are answered before."""
     lost: int = 0
     kept: asyncio.Event = field(default_factory=asyncio.Event)
     may_go: asyncio.Event = field(default_factory=asyncio.Event)
@@ -80,7 +82,8 @@ class _Connection:
                 proxy.kept.set()
                 await proxy.may_go.wait()
             if proxy.lost < proxy.losses_max and _has(proxy.lose_after, before, piece):
-                self.is_lost_next = True
+                self.is_lost_next = proxy.spared == 0
+                proxy.spared = max(0, proxy.spared - 1)
             before = piece
             self.to_server.write(piece)
             await self.to_server.drain()

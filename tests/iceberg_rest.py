@@ -23,10 +23,8 @@ HEAP_MIB = 256
 START_SECONDS_MAX = 300.0
 
 
-@asynccontextmanager
-async def opened_catalog(folder: Path) -> AsyncIterator[str]:
-    """Its address, once it answers; its tables and the warehouse are below ``folder``."""
-    (port,) = free_ports(1)
+async def started_catalog(folder: Path, port: int) -> GuardedJvm:
+    """Its process, once it answers at the port of loopback; its tables and the warehouse stay below ``folder``."""
     command = JvmCommand(
         arguments=(
             "env", f"CATALOG_REST_PORT={port}", f"CATALOG_WAREHOUSE=file://{folder}/lake",
@@ -42,7 +40,19 @@ async def opened_catalog(folder: Path) -> AsyncIterator[str]:
     server = await GuardedJvm.start("iceberg rest catalogue", command)
     try:
         await server.wait_ready(lambda: _answers(url), seconds_max=START_SECONDS_MAX)
-        yield url
+    except BaseException:
+        await server.stop()
+        raise
+    return server
+
+
+@asynccontextmanager
+async def opened_catalog(folder: Path) -> AsyncIterator[str]:
+    """Its address, as long as the block lasts."""
+    (port,) = free_ports(1)
+    server = await started_catalog(folder, port)
+    try:
+        yield f"http://127.0.0.1:{port}"
     finally:
         await server.stop()
 

@@ -22,12 +22,10 @@ START_SECONDS_MAX = 300.0
 _address: list[str] = []
 
 
-@asynccontextmanager
-async def opened_storage(folder: Path) -> AsyncIterator[str]:
-    """Its address, once it answers; everything is in its memory."""
-    (port,) = free_ports(1)
+async def started_storage(folder: Path, port: int, *settings: str) -> GuardedJvm:
+    """Its process, once it answers at the port of loopback; everything is in its memory."""
     command = JvmCommand(
-        arguments=(sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)),
+        arguments=("env", *settings, sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)),
         working_folder=folder,
         console=folder / "console.log",
         grace_seconds=5.0,
@@ -36,7 +34,19 @@ async def opened_storage(folder: Path) -> AsyncIterator[str]:
     server = await GuardedJvm.start("object storage", command)
     try:
         await server.wait_ready(lambda: _answers(url), seconds_max=START_SECONDS_MAX)
-        yield url
+    except BaseException:
+        await server.stop()
+        raise
+    return server
+
+
+@asynccontextmanager
+async def opened_storage(folder: Path) -> AsyncIterator[str]:
+    """Its address, as long as the block lasts."""
+    (port,) = free_ports(1)
+    server = await started_storage(folder, port)
+    try:
+        yield f"http://127.0.0.1:{port}"
     finally:
         await server.stop()
 
@@ -60,8 +70,9 @@ def object_storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 class Bucket:
     """A new bucket of the run's server, which some test or fixture has asked for."""
 
-    def __init__(self) -> None:
-        self.url, self.name = _address[0], f"b-{uuid.uuid4().hex}"
+    def __init__(self, url: str | None = None) -> None:
+        """``url``: of a server of the test's own."""
+        self.url, self.name = url or _address[0], f"b-{uuid.uuid4().hex}"
         self.client: Any = boto3.client(
             "s3", endpoint_url=self.url, region_name="us-west-2", aws_access_key_id="key", aws_secret_access_key="word",
             config=Config(proxies={}),

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from fetchers.catalog import shared_http
@@ -31,9 +32,15 @@ from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
 
 STOP_SECONDS_MAX = 60.0
 """A stop that hangs is found; a machine that is slow is not taken for one."""
-PUT_SECONDS = 0.02
-"""After so long a put is given up in the middle, if it is not over by then."""
+GIVEN_UP_AFTER = (1, 16, 256)
+"""Turns of the event loop after which a put is given up: at the first thing that it waits for, and further on."""
+GIVEN_UP_RECORDS = 20
+TRIES_MAX = 100
+"""Of one put that the sink wants again and again."""
 BAD_ROW = 2
+BAD_ROWS = (0, 5, 6, 11)
+"""The first and the last of both parts of a batch."""
+ROWS, CUT = 12, 6
 RECORDS_MAX = 3000
 HERE: Partition = ("lines", 0)
 THERE: Partition = ("lines", 1)
@@ -147,23 +154,25 @@ class SinkContract:
             assert written == ["a", "b", "c"]
 
     async def test_a_put_that_is_given_up_in_the_middle(self, tmp_path: Path) -> None:
-        """As for a sink that is slow, or a rebalance that cannot wait: the partitions go and come, the records too."""
-        values = [str(number) for number in range(50)]
-        async with self.case.target(tmp_path) as target:
-            async with self._running(target) as sink:
-                await sink.open({HERE: None})
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(PUT_SECONDS):
-                        await sink.put(await self._batch(values))
-                await sink.close([HERE])
-                begin = await self._opened(sink)
-                if values[begin:]:
-                    await sink.put(await self._batch(values[begin:], begin=begin))
-                await sink.flush({HERE: 50})
-            written = list(await target.written())
-        assert set(written) == set(values)
-        if self.case.is_exactly_once:
-            assert written == values
+        """A rebalance cannot wait for a put: the partitions go and come, the records too."""
+
+        async def come_and_go(sink: SinkConnector[Any], values: Sequence[str]) -> None:
+            await sink.close([HERE])
+            begin = await self._opened(sink)
+            if values[begin:]:
+                await self._put(sink, await self._batch(values[begin:], begin=begin))
+
+        await self._given_up(tmp_path, come_and_go)
+
+    async def test_a_slow_put_comes_again_in_halves(self, tmp_path: Path) -> None:
+        """Beyond its time limit a put is given up, and the same sink gets its records again, half as many at once."""
+
+        async def halve(sink: SinkConnector[Any], values: Sequence[str]) -> None:
+            middle = len(values) // 2
+            for begin, end in ((0, middle), (middle, len(values))):
+                await self._put(sink, await self._batch(values[begin:end], begin=begin))
+
+        await self._given_up(tmp_path, halve)
 
     async def test_batches_of_its_own_bounds(self, tmp_path: Path) -> None:
         """As many records as it says that it takes, then one, then a part of a batch that is larger."""
@@ -195,6 +204,23 @@ class SinkContract:
         assert written == ["a", *tombstone, *good, "b"]
         assert set(refused) <= {1, BAD_ROW}
         assert (BAD_ROW in refused) is (self.case.bad_payload is not None)
+
+    async def test_bad_records_are_refused_alone_wherever_they_are(self, tmp_path: Path) -> None:
+        """In both parts of a batch that was cut: each is told of once, by its own row, and all others are written."""
+        texts = [str(number) for number in range(ROWS)]
+        bad = () if self.case.bad_payload is None else BAD_ROWS
+        payloads = [self.case.bad_payload if row in bad else self.case.payload(text) for row, text in enumerate(texts)]
+        refused: list[int] = []
+        async with self.case.target(tmp_path) as target, self._running(target) as sink:
+            await sink.open({HERE: None})
+            batch = await self._batch(payloads, refused=refused)
+            for part in (batch.slice(0, CUT), batch.take(np.arange(CUT, ROWS, dtype=np.int64))):
+                with suppress(Fatal):  # some fail the task for a bad record, after the others of its batch
+                    await sink.put(part)
+            with suppress(Fatal):
+                await sink.flush({HERE: ROWS})
+            assert list(await target.written()) == [text for row, text in enumerate(texts) if row not in bad]
+        assert sorted(refused) == list(bad)
 
     async def test_a_zombie_that_puts_once_more(self, tmp_path: Path) -> None:
         """Two own a partition for a moment: what the first still writes loses nothing of the second's."""
@@ -267,6 +293,45 @@ class SinkContract:
             assert config is not None
             secrets = [key.name for key in config.config_keys() if key.kind == "PASSWORD"]
             assert {config.texts().get(name, HIDDEN) for name in secrets} <= {HIDDEN}
+
+    async def _given_up(
+        self, tmp_path: Path, again: Callable[[SinkConnector[Any], Sequence[str]], Awaitable[None]]
+    ) -> None:
+        """Give a put up, earlier and later; ``again`` puts its records once more, unless it was over by then."""
+        values = [str(number) for number in range(min(GIVEN_UP_RECORDS, self.case.records_max))]
+        for turns in GIVEN_UP_AFTER:
+            folder = tmp_path / str(turns)
+            folder.mkdir()
+            async with self.case.target(folder) as target:
+                async with self._running(target) as sink:
+                    await sink.open({HERE: None})
+                    batch = await self._batch(values)
+                    async with asyncio.TaskGroup() as group:
+                        put = group.create_task(sink.put(batch), name="given up")
+                        for _ in range(turns):
+                            await asyncio.sleep(0)
+                        put.cancel()
+                    if put.cancelled():
+                        await again(sink, values)
+                    await sink.flush({HERE: len(values)})
+                written = list(await target.written())
+            assert set(written) == set(values)
+            if self.case.is_exactly_once:
+                assert written == values
+            if not put.cancelled():
+                return
+
+    async def _put(self, sink: SinkConnector[Any], batch: SinkBatch) -> None:
+        """Put, and put again what the sink wants again, as the worker does."""
+        for _ in range(TRIES_MAX):
+            try:
+                await sink.put(batch)
+            except Retriable as error:
+                if error.rows is not None:
+                    batch = batch.take(np.array(sorted(error.rows), np.int64))
+            else:
+                return
+        raise AssertionError(f"the sink wants its records again for the {TRIES_MAX}th time")
 
     async def _opened(self, sink: SinkConnector[Any]) -> int:
         """Open as a worker does for a group that has committed nothing: records come from where the sink says."""

@@ -295,6 +295,10 @@ class _Upload(io.RawIOBase):
         if self._begun is not None:
             self._store.abort(self.name, self._begun)
 
+    def __del__(self) -> None:
+        """Ask nobody: ``IOBase`` would call `close` here, on the event loop too. The next claim ends the upload."""
+        self._spool.close()
+
 
 def _client(config: FilesConfig, allowed: AllowedAddresses) -> Any:
     secret = config.aws_secret_access_key

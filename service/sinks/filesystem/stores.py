@@ -166,6 +166,8 @@ class _HdfsFile(io.RawIOBase):
     def __init__(self, path: str, file: IO[bytes]) -> None:
         self.name = path
         self._file = file
+        # The client's own file never counts as closed, and who forgets it would close it: it counts from the beginning.
+        io.RawIOBase.close(cast("io.RawIOBase", file))
 
     def writable(self) -> bool:
         """It is."""
@@ -177,11 +179,21 @@ class _HdfsFile(io.RawIOBase):
             return self._file.write(bytes(data))
 
     def close(self) -> None:
-        """Once; the name node then knows of every block."""
-        if not self.closed:
+        """Once, whether it fails or not; the name node then knows of every block."""
+        if self.closed:
+            return
+        try:
             with _hdfs_errors(self.name):
                 self._file.close()
-        super().close()
+        finally:
+            super().close()
+
+    def __del__(self) -> None:
+        """Ask nobody. ``IOBase`` would close the file here, in whatever thread forgets it last.
+
+        An error that has passed through the sink's thread is forgotten by the event loop, which would stand still for
+        the minutes that the client tries to reach a name node. The next claim removes the file.
+        """
 
 
 class HdfsStore:

@@ -1,4 +1,4 @@
-"""One sink task that freezes itself: ``frozen_process.py BOOTSTRAP PROPERTIES_JSON put|flush N TOLD``.
+"""One sink task that freezes itself: ``frozen_process.py BOOTSTRAP PROPERTIES_JSON put|flush N TOLD FLUSH_SECONDS``.
 
 It stops at the N-th call, as by a kill -STOP, with what it has polled in its hands. When somebody wakes it, the call
 goes on as if nothing had happened; ``TOLD`` then says what came of it.
@@ -20,9 +20,9 @@ from tests.integration.sinks.sink_runs import Sinks
 
 async def main(bootstrap: str, properties: str, *freezing: str) -> None:
     """Run the task; nobody asks it to stop."""
-    call, number, told = freezing
+    call, number, told, flush_seconds = freezing
     async with shared_http() as http:
-        task = await Sinks(bootstrap, json.loads(properties), flush_seconds=0.5).task(http=http)
+        task = await Sinks(bootstrap, json.loads(properties), flush_seconds=float(flush_seconds)).task(http=http)
         real, made = getattr(task.connector, call), 0
 
         async def frozen(*given: Any) -> Any:

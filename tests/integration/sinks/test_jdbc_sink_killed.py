@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from tests.databases import MariaDb, Postgres
 from tests.integration.sinks.sink_runs import LOOK_SECONDS, Sinks, produce
 from tests.integration.sinks.test_file_sink_killed import process
+from tests.integration.sinks.test_sinks_frozen import Frozen
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow]
@@ -98,3 +100,99 @@ async def test_inserts_into_sqlite_of_a_killed_worker(kafka: KafkaStack, topic_n
             return counted
 
     await _killed(kafka, topic_name, f"jdbc:sqlite:{file}", found)
+
+
+KEYS = 30
+NEVER_SECONDS = 1e9
+"""Between commits to Kafka of the worker that is killed. The first commit comes with its first put, and then none."""
+FEW = 300
+KEYED = b'{"type":"struct","fields":[{"field":"k","type":"int32"},{"field":"n","type":"int32"}]}'
+Rows = Callable[[], Awaitable[list[tuple[int, int]]]]
+
+
+async def _put_and_not_committed(frozen: Frozen, rows: Rows, is_whole: Callable[[list[int]], bool]) -> list[int]:
+    """Kill a worker behind its second put, and let another one go on; returns what the first has put.
+
+    The first stands still at the beginning of its third put, so the second one is in the table, and nowhere else.
+    """
+    topic = frozen.properties["topics"]
+    payloads = (b'{"k":%d,"n":%d}' % (n % KEYS, n) for n in range(FEW))
+    await produce(frozen.bootstrap, topic, [b'{"schema":%s,"payload":%s}' % (KEYED, each) for each in payloads])
+    async with frozen.asleep():
+        put = sorted(n for _, n in await rows())
+        assert put
+        assert max(put) < FEW - 1
+    async with Sinks(frozen.bootstrap, frozen.properties).running():
+        async with asyncio.timeout(300):
+            while not is_whole(sorted(n for _, n in await rows())):
+                await asyncio.sleep(LOOK_SECONDS)
+    return put
+
+
+def _without_offsets(topic: str, url: str, told_in: Path, bootstrap: str, **keys: str) -> Frozen:
+    properties = {
+        "name": topic,
+        "connector.class": "JdbcSink",
+        "topics": topic,
+        "connection.url": url,
+        "table.name.format": "numbers",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "consumer.override.max.poll.records": "100",
+        **{key.replace("_", "."): text for key, text in keys.items()},
+    }
+    return Frozen(bootstrap, properties, "put", told_in, number=3, flush_seconds=NEVER_SECONDS)
+
+
+UPSERT = {"insert_mode": "upsert", "pk_mode": "record_value", "pk_fields": "k"}
+KEYED_TABLE = "create table numbers (k int primary key, n int)"
+LAST_ROWS = [(n % KEYS, n) for n in range(FEW - KEYS, FEW)]
+
+
+@pytest.mark.timeout(600)
+async def test_upserts_without_offsets_are_as_if_written_once(
+    kafka: KafkaStack, topic_name: str, postgres: Postgres, tmp_path: Path
+) -> None:
+    """What was not committed comes again, and the table is what the last record of each key says."""
+    postgres.run(KEYED_TABLE)
+
+    async def rows() -> list[tuple[int, int]]:
+        return postgres.rows("select k, n from numbers order by k")
+
+    frozen = _without_offsets(topic_name, postgres.url, tmp_path / "told", kafka.bootstrap, **UPSERT)
+    await _put_and_not_committed(frozen, rows, lambda found: found == [n for _, n in LAST_ROWS])
+    assert await rows() == LAST_ROWS
+
+
+@pytest.mark.timeout(600)
+async def test_upserts_into_mariadb_without_offsets(
+    kafka: KafkaStack, topic_name: str, mariadb: MariaDb, tmp_path: Path
+) -> None:
+    """The same there."""
+    await mariadb.rows(KEYED_TABLE)
+
+    async def rows() -> list[tuple[int, int]]:
+        return [(int(k), int(n)) for k, n in await mariadb.rows("select k, n from numbers order by k")]
+
+    frozen = _without_offsets(topic_name, mariadb.url, tmp_path / "told", kafka.bootstrap, **UPSERT)
+    await _put_and_not_committed(frozen, rows, lambda found: found == [n for _, n in LAST_ROWS])
+    assert await rows() == LAST_ROWS
+
+
+@pytest.mark.timeout(600)
+async def test_inserts_without_offsets_are_there_at_least_once(
+    kafka: KafkaStack, topic_name: str, postgres: Postgres, tmp_path: Path
+) -> None:
+    """What was put and not committed is there twice, for want of a key; nothing is lost."""
+    postgres.run("create table numbers (k int, n int)")
+
+    async def rows() -> list[tuple[int, int]]:
+        return postgres.rows("select k, n from numbers")
+
+    frozen = _without_offsets(topic_name, postgres.url, tmp_path / "told", kafka.bootstrap)
+    put = await _put_and_not_committed(frozen, rows, lambda found: found[-1] == FEW - 1)
+    assert put == list(range(len(put)))
+    times = Counter(n for _, n in await rows())
+    assert sorted(times) == list(range(FEW))
+    twice = sorted(n for n, count in times.items() if count == 2)
+    assert twice == put[-len(twice) :], "nothing came twice, or something else did"
+    assert len(twice) + FEW == times.total()

@@ -51,6 +51,7 @@ class Frozen:
     call: str
     told_in: Path
     number: int = 2
+    flush_seconds: float = 0.5
     _process: subprocess.Popen[bytes] | None = None
 
     @asynccontextmanager
@@ -58,7 +59,7 @@ class Frozen:
         """It is frozen when the block begins, and killed when it ends."""
         program = Path(__file__).with_name("frozen_process.py")
         command = [sys.executable, str(program), self.bootstrap, json.dumps({**self.properties, **QUICK})]
-        command += [self.call, str(self.number), str(self.told_in)]
+        command += [self.call, str(self.number), str(self.told_in), str(self.flush_seconds)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         self._process = await asyncio.to_thread(subprocess.Popen, bound(command), cwd=ROOT, env=environment)
         try:
