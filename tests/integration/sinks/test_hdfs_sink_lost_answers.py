@@ -21,7 +21,7 @@ ROWS = [{"n": number} for number in range(4)]
 FILES = ["orders+0+0000000000+0000000001.json", "orders+0+0000000002+0000000003.json"]
 
 
-@pytest.mark.parametrize("call", ["mkdirs", "create", "addBlock", "complete", "delete"])
+@pytest.mark.parametrize("call", ["mkdirs", "create", "addBlock", "complete", "delete", "rename2"])
 async def test_an_answer_that_is_lost(hdfs: str, call: str) -> None:
     """Whichever of the calls of this name it is: each record is in one file, once, and the task at most begins anew.
 
