@@ -208,8 +208,8 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         config = self.config
         if stored is not None:
             with replication_session(config) as session:
-                self._origin = demand_log(session, config, stored, self._origin).origin
-            return stored
+                demand_log(session, config, stored, self._origin)
+            return stored  # its origin stays until the log is read: that session may be with another server
         with catalogue(config) as server:
             slot = server.slot()
             if slot is None:

@@ -19,7 +19,8 @@ from psycopg.rows import dict_row
 from fetchers.postgres_cdc.catalogue import Catalogue, choices
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.place import Origin, Place, SnapshotPlace, position_text, read_position
-from fetchers.sdk import Fatal
+from fetchers.sdk import Fatal, Retriable
+from fetchers.toolkit.databases import PASSING
 
 
 @dataclass(frozen=True)
@@ -30,19 +31,22 @@ class History:
     """The system identifier, which a primary shares with its replicas and nobody else."""
     timeline: int
     """That it is on now."""
-    ends: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    """Of each timeline before it, by its number and where it began: up to where it is this server's, too."""
+    ends: Mapping[tuple[int, int], int] | None = field(default_factory=dict)
+    """Of each timeline before it, by its number and where it began: up to where it is this server's, too. None: the
+    server does not say."""
     is_replica: bool = False
 
     @property
-    def begin(self) -> int:
-        """Of the timeline."""
-        return max(self.ends.values(), default=0)
+    def begin(self) -> int | None:
+        """Of the timeline; None: not known."""
+        return None if self.ends is None else max(self.ends.values(), default=0)
 
     @property
     def origin(self) -> Origin:
         """Of what is read now; a replica's without a timeline, which becomes another one while it is read."""
-        return Origin(self.log_of) if self.is_replica else Origin(self.log_of, self.timeline, self.begin)
+        if self.is_replica or self.begin is None:
+            return Origin(self.log_of)
+        return Origin(self.log_of, self.timeline, self.begin)
 
 
 def read_timelines(text: str) -> Iterator[tuple[tuple[int, int], int]]:
@@ -56,20 +60,28 @@ def read_timelines(text: str) -> Iterator[tuple[tuple[int, int], int]]:
 
 def history(connection: psycopg.Connection[Any]) -> History:
     """Of the server of a session that speaks the replication protocol. Blocks; raises ``psycopg.Error``."""
-    ((log_of, number, *_),) = connection.execute(b"IDENTIFY_SYSTEM").fetchall()
+    # In this order: a replica that takes over in between is told as one, and its timeline is left open.
     ((is_replica,),) = connection.execute(b"select pg_is_in_recovery()").fetchall()
-    timeline, text = int(number), ""
-    if timeline > 1:
-        try:
-            found = connection.execute(f"TIMELINE_HISTORY {timeline}".encode())
-            text = (found.pgresult.get_value(0, 1) or b"").decode(errors="replace") if found.pgresult else ""
-        except psycopg.errors.UndefinedFile:
-            pass  # somebody has removed it; it is missed where the timeline is not the one that was read
-    return History(str(log_of), timeline, dict(read_timelines(text)), is_replica=is_replica)
+    ((log_of, number, *_),) = connection.execute(b"IDENTIFY_SYSTEM").fetchall()
+    timeline = int(number)
+    ends = _ends(connection, timeline) if timeline > 1 else {}
+    return History(str(log_of), timeline, ends, is_replica=is_replica)
+
+
+def _ends(connection: psycopg.Connection[Any], timeline: int) -> Mapping[tuple[int, int], int] | None:
+    try:
+        found = connection.execute(f"TIMELINE_HISTORY {timeline}".encode())
+    except psycopg.Error as error:
+        # Somebody has removed the file, or the server, one that is run for others, does not give it out.
+        if isinstance(error, psycopg.errors.UndefinedFile) or not (error.sqlstate or "08").startswith(PASSING):
+            return None
+        raise
+    text = found.pgresult.get_value(0, 1) if found.pgresult else None
+    return dict(read_timelines((text or b"").decode(errors="replace")))
 
 
 def demand_history(here: History, origin: Origin, place: Place | SnapshotPlace, slot: str) -> None:
-    """See that the server has the log of a stored place up to there; raises ``Fatal``.
+    """See that the server has the log of a stored place up to there; raises ``Fatal``, or ``Retriable`` for a replica.
 
     ``origin``: of the place; without a server in it, such as Debezium's, nothing is known, and nothing demanded.
     """
@@ -79,12 +91,21 @@ def demand_history(here: History, origin: Origin, place: Place | SnapshotPlace, 
         raise Fatal(
             f"the stored offset is one of the server with the system identifier {origin.log_of}, and this one has "
             f"{here.log_of}: it is no replica of that, and their positions have nothing to do with each other. "
-            f"{choices(slot)}"
+            'Where you know that they have, take "log_of", "timeline" and "timeline_begin" out of the offset (PATCH '
+            f"/connectors/<name>/offsets while it is stopped). {choices(slot)}"
         )
-    if not origin.timeline or (here.timeline, here.begin) == (origin.timeline, origin.begin):
+    is_same = here.timeline == origin.timeline and here.begin in {None, origin.begin}
+    if not origin.timeline or is_same:
         return
-    end, reached = here.ends.get((origin.timeline, origin.begin)), place.reached
+    end, reached = (here.ends or {}).get((origin.timeline, origin.begin)), place.reached
     read = f"the log was read on timeline {origin.timeline} up to {position_text(reached)}"
+    if here.is_replica and here.timeline < origin.timeline:
+        raise Retriable(f"{read}, and this server is a replica that is still on timeline {here.timeline}")
+    if here.ends is None:
+        raise Fatal(
+            f"{read}, and this server is on timeline {here.timeline} and does not tell (TIMELINE_HISTORY) where that "
+            f"began: whether it has that log is not known. {choices(slot)}"
+        )
     if end is None:
         raise Fatal(
             f"{read}, and this server is on timeline {here.timeline}, which did not come from there: it is a primary "

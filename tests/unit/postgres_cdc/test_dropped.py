@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import pytest
 
@@ -88,8 +88,11 @@ class ScriptedLog:
     """Gives a transaction at a time, and loses its connection behind so many of them."""
 
     count = 0
+    origins: ClassVar[list[Origin]] = []
+    """That each one was given."""
 
-    def __init__(self, _config: PostgresCdcConfig, framing: Framing, _origin: Origin) -> None:
+    def __init__(self, _config: PostgresCdcConfig, framing: Framing, origin: Origin) -> None:
+        self.origins.append(origin)
         self._framing = framing
         self._messages = iter(list(stream(TRANSACTIONS)))
         self._left = self.count
@@ -123,9 +126,10 @@ async def test_another_server_may_have_what_the_last_one_had_dropped(monkeypatch
         monkeypatch.setattr(module, "catalogue", lambda _: server)
     monkeypatch.setattr(fetcher, "Log", ScriptedLog)
     monkeypatch.setattr(fetcher, "replication_session", nullcontext)
-    monkeypatch.setattr(fetcher, "demand_log", lambda *_: Stream)  # it has all of it
+    monkeypatch.setattr(fetcher, "demand_log", lambda *_: Stream)  # has all of it, and is not the one that is read
+    monkeypatch.setattr(ScriptedLog, "origins", [])
     stored = {
-        partition_key(source.partition()): Place(1).offset(),
+        partition_key(source.partition()): Origin("7", 2, 5).of(Place(1).offset()),
         partition_key({**source.partition(), "snapshot": "tables"}): Progress(frozenset({"public.t1"})).offset(),
     }
     context = FakeContext(offsets=stored, clock=clock)
@@ -141,5 +145,6 @@ async def test_another_server_may_have_what_the_last_one_had_dropped(monkeypatch
 
     server.gone = frozenset({1})
     assert [len(page) for page in await read(1)] == [1]
+    assert ScriptedLog.origins == [Origin("7", 2, 5)]
     server.gone = frozenset()
     assert [len(page) for page in await read(3) if len(page)] == [1, 1]
