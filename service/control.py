@@ -27,7 +27,7 @@ from service.herder.assignment import AssignmentTracker
 from service.herder.desired import demand_wanted
 from service.herder.herder import WorkerHerder, make_herder
 from service.herder.membership import GroupMembership, Patience, SoloMembership, group_settings
-from service.herder.offsets import SinkOffsetAccess, SourceOffsetAccess
+from service.herder.offsets import CHECK_SECONDS_MAX, SinkOffsetAccess, SourceOffsetAccess
 from service.herder.peers import HttpPeers
 from service.herder.ports import ClusterDoors, HerderSettings, InstanceObserver, Membership
 from service.herder.view import ClusterView
@@ -45,7 +45,7 @@ from service.validation.validator import Validation
 from service.worker.connector_kafka import ConnectorKafka
 from service.worker.connectors import ConnectorParts
 from service.worker.deleted_sources import DeletedSourceCalls
-from service.worker.foreign_calls import Calls
+from service.worker.foreign_calls import Calls, ForeignCallHangsError
 from service.worker.instances import InstanceParts, RunningInstances
 from service.worker.kinds import Kinds
 
@@ -243,7 +243,16 @@ class ControlPlane:
         checked.check_offsets(offsets)
         return checked.forgotten_with
 
-    def _check_sink_offsets(self, connector: Properties, offsets: Mapping[tuple[str, int], int | None]) -> None:
+    async def _check_sink_offsets(self, connector: Properties, offsets: Mapping[tuple[str, int], int | None]) -> None:
+        """In a thread that no stop of the worker waits for: a client may try for minutes, or for ever."""
+        call = partial(self._checked_by_sink, connector, offsets)
+        subject = ("offsets", connector.get("name", ""))
+        try:
+            await self.calls.run(call, subject=subject, seconds_max=CHECK_SECONDS_MAX)
+        except ForeignCallHangsError as error:
+            raise TimeoutError(str(error)) from error
+
+    def _checked_by_sink(self, connector: Properties, offsets: Mapping[tuple[str, int], int | None]) -> None:
         resolved = self.parts.resolution(connector).properties
         definition = read_sink_definition(resolved, worker=self.parts.properties).definition
         if definition is None:

@@ -33,8 +33,13 @@ OffsetsOf = Callable[[Properties], Awaitable[ConnectorOffsets]]
 """Where a connector of this config has its offsets; the topics are there."""
 CheckOffsets = Callable[[Properties, Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]], ForgottenWith]
 """The connector's own opinion, and what is forgotten with what; raises ValueError with a text for whoever asked."""
-CheckSinkOffsets = Callable[[Properties, Mapping[tuple[str, int], int | None]], None]
-"""The same of a sink, by topic and partition; None = forget."""
+CheckSinkOffsets = Callable[[Properties, Mapping[tuple[str, int], int | None]], Awaitable[None]]
+"""The same of a sink, by topic and partition; None = forget. It may ask the target, and ends when it is cancelled.
+
+Raises TimeoutError too, where the target has not answered.
+"""
+CHECK_SECONDS_MAX = 60.0
+"""For a sink's target to answer; less than the 90 s that REST waits, so that whoever asked is told the reason."""
 LETTING_GO_LOOKS_MAX = 50
 """A connector is STOPPED the moment it is written; its tasks deliver what they hold up to seconds later."""
 LEAVING_LOOKS_MAX = 25
@@ -190,9 +195,12 @@ class SinkOffsetAccess:
         nothing is changed. It takes an offset beyond the end without a word, and so does this, with a remark.
         """
         entries = sink_entries(offsets)
-        await self._check(config, entries)
-        remark = await self._remark(name, config, entries)
         group_id = self.group_of(name, config)
+        async with ConsumerGroups.opened(await _clients(self.clients_of, "admin", config)) as groups:
+            known = await groups.offsets(group_id)
+        # After a crash the target may be further than the group: what stays as it is sets nothing back.
+        await self._check(config, {place: at for place, at in entries.items() if at != known.get(place)})
+        remark = await self._remark(name, config, entries)
         changed = {place: at for place, at in entries.items() if at is not None}
         forgotten = [place for place, at in entries.items() if at is None]
         async with self._changing(name, config, done="alter") as groups:
@@ -228,8 +236,14 @@ class SinkOffsetAccess:
         return True
 
     async def _check(self, config: Properties, entries: Mapping[tuple[str, int], int | None]) -> None:
+        """Ask the sink, where there is something to decide: its target may be away. Raises BadRequestError."""
+        if not entries:
+            return
         try:
-            await asyncio.to_thread(self.check, config, entries)
+            async with asyncio.timeout(CHECK_SECONDS_MAX):
+                await self.check(config, entries)
+        except TimeoutError as error:
+            raise BadRequestError(_SILENT) from error
         except ValueError as error:
             raise BadRequestError(str(error)) from error
 
@@ -265,6 +279,11 @@ async def _clients(clients_of: ClientsOf, role: str, config: Properties) -> Kafk
     return await asyncio.to_thread(clients_of, role, config)
 
 
+_SILENT = (
+    f"The sink's target could not be asked within {CHECK_SECONDS_MAX:g} s how far it is, which decides whether these "
+    "offsets have an effect: try again when it can be reached or, if it is gone for good, name another in the "
+    "connector's config first"
+)
 _BEYOND = (
     ". But offset {at} is beyond the end of partition {number} of topic '{topic}', which is {end}: unless records have "
     "come up to it when the connector is resumed, it begins where auto.offset.reset says, by default at the beginning, "

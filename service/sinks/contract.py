@@ -196,8 +196,9 @@ class SinkConnector(ABC, Generic[C]):
         """Look at offsets that a person wants the group to begin at; ValueError refuses them, with a text for it.
 
         Called in a thread, on an instance that runs nothing, while the connector is stopped (KIP-875): with the
-        partitions of the request, or with all that the group has when it is reset; None is to forget. Refuse what
-        would have no effect, as where the target itself says how far it is.
+        partitions of the request whose offsets change, or with all that the group has when it is reset; None is to
+        forget. Refuse what would have no effect, as where the target itself says how far it is. After 60 s the request
+        is refused, and the thread is left to end by itself.
         """
         del offsets
 

@@ -77,7 +77,10 @@ class FilesSink(SinkConnector[FilesConfig]):
                 if end is not None and (offset or 0) < end:
                     raise ValueError(self._is_in_files(partition, end))
         except (OSError, Fatal, StartAnew) as error:
-            message = f"{self.config.url} cannot be asked how far its files go, which decide it: {error}"
+            message = (
+                f"{self.config.url} cannot be asked how far its files go, which decide it (if it is gone for good, set "
+                f"another '{self.config.url_key}' first): {error}"
+            )
             raise ValueError(message) from error
 
     def _is_in_files(self, partition: Partition, end: int) -> str:

@@ -78,7 +78,10 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
             for partition, offset in offsets.items():
                 self._demand_unwritten(partition, offset or 0, loaded)
         except (Fatal, StartAnew) as error:
-            message = f"the tables cannot be asked how far they are, which decides it: {error}"
+            message = (
+                "the tables cannot be asked how far they are, which decides it (if the catalogue is gone for good, "
+                f"name another in 'iceberg.catalog.*' first): {error}"
+            )
             raise ValueError(message) from error
 
     def _demand_unwritten(self, partition: Partition, offset: int, loaded: Sequence[tuple[Table | None, str]]) -> None:

@@ -165,7 +165,7 @@ async def test_a_sink_may_refuse_offsets(kafka: KafkaStack, topic_name: str) -> 
     """As one does whose target says how far it is; the group stays as it was, and its text is the answer."""
     asked: list[object] = []
 
-    def refuse(_config: object, offsets: object) -> None:
+    async def refuse(_config: object, offsets: object) -> None:
         asked.append(offsets)
         message = "the names of the files are the offsets"
         raise ValueError(message)
@@ -185,7 +185,11 @@ async def test_a_sink_may_refuse_offsets(kafka: KafkaStack, topic_name: str) -> 
 async def test_partitions_that_there_are_not_and_offsets_beyond_the_end(kafka: KafkaStack, topic_name: str) -> None:
     """The first are refused, and nothing is changed; the others are taken, as in Connect, and it is said what comes."""
     settings = KafkaSettings(bootstrap=kafka.bootstrap)
-    access = SinkOffsetAccess(lambda _role, _config: settings, lambda name, _: f"connect-{name}", lambda *_: None)
+
+    async def take(_config: object, _offsets: object) -> None:
+        """Whatever it is."""
+
+    access = SinkOffsetAccess(lambda _role, _config: settings, lambda name, _: f"connect-{name}", take)
     await produce(kafka.bootstrap, topic_name, [b"a", b"b"])
 
     def of(offset: int | None, number: int = 0, topic: str = topic_name) -> OffsetEntry:
