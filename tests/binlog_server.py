@@ -358,8 +358,8 @@ def mariadb_answers(
             {"d": "w", "t": table, "n": "id"} for table in tables
         ],
         **{
-            f"SELECT `id`, CAST(`name` AS BINARY) FROM `w`.`{table}`": [  # noqa: S608 - a name of a test
-                {"id": number, "CAST(`name` AS BINARY)": name} for number, name in rows
+            f"SELECT `id`, CONVERT(`name` USING binary) FROM `w`.`{table}`": [  # noqa: S608 - a name of a test
+                {"id": number, "CONVERT(`name` USING binary)": name} for number, name in rows
             ]
             for table, rows in tables.items()
         },

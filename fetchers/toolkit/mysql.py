@@ -6,6 +6,7 @@ Used by the fetcher that polls tables and by the one that follows the log.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -92,9 +93,15 @@ def _texts(values: Sequence[Any]) -> Any:
     return pa.array(values, pa.string())
 
 
+_NUMBERED_COLLATIONS = re.compile(r"(?<![.\d])(5|10\.\d)\.[.\d]*-MariaDB", re.IGNORECASE)
+"""Versions of MariaDB in which each collation has a number; a server may tell 5.5.5 before its own."""
+
+
 async def charsets_of(connection: MySqlConnection) -> dict[int, str]:
     """Names of the server's character sets by the numbers of their collations."""
-    source = "collation_character_set_applicability" if connection.is_mariadb else "collations"
+    # MariaDB's later collations have no number of their own there, and its earlier versions none here (10.10.1).
+    is_later = connection.is_mariadb and not _NUMBERED_COLLATIONS.search(connection.version)
+    source = "collation_character_set_applicability" if is_later else "collations"
     rows = await connection.rows(
         f"SELECT id, character_set_name AS name FROM information_schema.{source}"  # noqa: S608 - one of two
     )

@@ -33,11 +33,12 @@ _SERVERS_OWN: Final = frozenset(("cp866", "eucjpms", "gb18030", "greek", "hebrew
 eucjpms, the bytes FC of cp866 (told by MySQL 8.4 and MariaDB 10.11 for all their bytes)."""
 TOLD_BYTES = 60
 """Of a value that is no text."""
-_BYTES = "CAST({} AS BINARY)"
+_BYTES = "CONVERT({} USING binary)"
+"""MariaDB has NULL for a CAST of a text that is larger than ``max_allowed_packet``, and no word of it but a warning."""
 _CHECKED = (
     "CASE WHEN {0} IS NULL THEN NULL WHEN LENGTH(REPLACE({1}, '?', '')) - LENGTH({1}) = "
     "LENGTH(REPLACE({2}, '?', '')) - LENGTH({2}) THEN {1} ELSE COALESCE(CONCAT(x'FF', {2}), x'FF') END"
-).format("{0}", "CAST(CONVERT({0} USING utf8mb4) AS BINARY)", _BYTES.format("{0}"))
+).format("{0}", _BYTES.format("CONVERT({0} USING utf8mb4)"), _BYTES.format("{0}"))
 """The server's text as UTF-8, if it has as many question marks as the bytes have; else the bytes behind an FF, which
 no UTF-8 has. Of a text that is too large for the server to look at (``max_allowed_packet``), the FF alone. In none of
 these sets is ``?`` a part of another letter."""
@@ -154,7 +155,8 @@ def key_text(column: str, charset: str) -> str:
     digits = f"CONCAT(_utf8mb4 x'00', HEX({column}))"
     if charset in _WIDE:  # a server may make half of a surrogate pair of what is no UTF-8
         return digits
-    is_told = f"CAST(CONVERT({text} USING {charset}) AS BINARY) = {own} AND LEFT(CAST({text} AS BINARY), 1) <> x'00'"
+    again, letters = _BYTES.format(f"CONVERT({text} USING {charset})"), _BYTES.format(text)
+    is_told = f"{again} = {own} AND LEFT({letters}, 1) <> x'00'"
     return f"CASE WHEN {column} IS NULL THEN NULL WHEN {is_told} THEN {text} ELSE {digits} END"
 
 

@@ -20,6 +20,7 @@ from tests.faults.numbered_lines import job_files
 from tests.faults.topic_watch import wait_for_commits
 from tests.faults.worker_life import LOG_LOOK_SECONDS, WorkerLife, wait_until, write_properties
 from tests.integration.mysql_cdc.test_binlog import has_row, read, rows_of, source
+from tests.integration.sql.test_mysql_letters import table_of_large_texts
 from tests.stack import KafkaStack
 
 pytestmark = pytest.mark.integration
@@ -112,6 +113,15 @@ ODD = {
     "hp8": "FF", "keybcs2": "", "koi8u": "", "latin1": "", "swe7": "", "ujis": "A2AF",
 }  # fmt: skip
 """Of sets that are not decoded here, bytes of a letter that no Unicode has."""
+
+
+async def test_a_snapshot_shows_texts_larger_than_a_packet(each_mysql: MySql) -> None:
+    """Whole."""
+    async with table_of_large_texts(each_mysql) as row:
+        snapshot = await read(source(each_mysql, **{"event.form": "row"}), FakeContext(), until=has_row("t", 1))
+    assert rejected(snapshot) == []
+    ((_, _, value),) = rows_of(snapshot)
+    assert {name: value[name] for name in row} == row
 
 
 async def test_a_snapshot_rejects_letters_that_the_server_has_no_unicode_for(each_mysql: MySql) -> None:

@@ -208,7 +208,7 @@ def test_a_key_of_any_letters_is_one_to_go_on_from(key: str, literal: str) -> No
     columns = (Column("k", VARCHAR, charset=45, told_charset="sjis", is_nullable=False), COLUMNS[0])
     texts_of = KeyTexts(tables(), TableMap("w", "t", columns, ("k",)))
     select = texts_of.select((key,))
-    assert select.startswith("SELECT CAST(`k` AS BINARY), `id`, CASE WHEN `k` IS NULL THEN NULL WHEN ")
+    assert select.startswith("SELECT CONVERT(`k` USING binary), `id`, CASE WHEN `k` IS NULL THEN NULL WHEN ")
     assert select.endswith(f" FROM `w`.`t` WHERE `k` > {literal} ORDER BY `k`")
     batch = pa.RecordBatch.from_arrays(
         [pa.array([b"a", b"\x81\xad"]), pa.array(["1", "1"]), pa.array(["a", key])], names=["c0", "c1", "c2"]
