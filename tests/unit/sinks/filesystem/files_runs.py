@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -95,7 +96,7 @@ def batch_of(
 async def running(
     config: FileSystemSinkConfig, *, store: LocalStore | None = None, clock: SystemClock | None = None
 ) -> AsyncIterator[FileSystemSink]:
-    """A started sink, stopped at the end."""
+    """A started sink, stopped at the end; behind it nothing is written or removed any more."""
     sink = FileSystemSink(config)
     async with shared_http() as http:
         await sink.start(SinkContext("files", 0, clock or SystemClock(), discard, http))
@@ -104,6 +105,7 @@ async def running(
             yield sink
         finally:
             await sink.stop()
+            await asyncio.to_thread(sink._thread._executor.shutdown)  # `stop` waits for no disk
 
 
 def found(folder: Path, pattern: str = "topics/orders/**/*.json") -> dict[str, list[Any]]:
