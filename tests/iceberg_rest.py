@@ -18,6 +18,7 @@ from service.embedded.child import GuardedJvm, JvmCommand
 from service.embedded.jars import class_path, java_program
 from service.embedded.ports import free_ports
 from service.embedded.running import running
+from service.embedded.server import stopped_unless_ready
 
 HEAP_MIB = 256
 START_SECONDS_MAX = 300.0
@@ -38,11 +39,8 @@ async def started_catalog(folder: Path, port: int) -> GuardedJvm:
     )  # fmt: skip
     url = f"http://127.0.0.1:{port}"
     server = await GuardedJvm.start("iceberg rest catalogue", command)
-    try:
+    async with stopped_unless_ready(server):
         await server.wait_ready(lambda: _answers(url), seconds_max=START_SECONDS_MAX)
-    except BaseException:
-        await server.stop()
-        raise
     return server
 
 

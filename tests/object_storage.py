@@ -17,6 +17,7 @@ from botocore.config import Config
 from service.embedded.child import GuardedJvm, JvmCommand
 from service.embedded.ports import free_ports
 from service.embedded.running import running
+from service.embedded.server import stopped_unless_ready
 
 START_SECONDS_MAX = 300.0
 _address: list[str] = []
@@ -32,11 +33,8 @@ async def started_storage(folder: Path, port: int, *settings: str) -> GuardedJvm
     )
     url = f"http://127.0.0.1:{port}"
     server = await GuardedJvm.start("object storage", command)
-    try:
+    async with stopped_unless_ready(server):
         await server.wait_ready(lambda: _answers(url), seconds_max=START_SECONDS_MAX)
-    except BaseException:
-        await server.stop()
-        raise
     return server
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from fetchers.mysql_cdc.events import MalformedError
 from fetchers.mysql_cdc.values import Made
 from fetchers.sdk import rows as forms
-from fetchers.toolkit.mysql_texts import told_bytes
+from fetchers.toolkit.texts import told_bytes
 
 POINT = 1
 """The subtype of a column, as the log has it; 0 holds any."""

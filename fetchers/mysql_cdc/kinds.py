@@ -58,7 +58,8 @@ from fetchers.mysql_cdc.table_map import (
 from fetchers.mysql_cdc.values import NOTHING, Made, by_octets, fixed, sound
 from fetchers.sdk import rows as forms
 from fetchers.toolkit.binary_modes import BinaryMode, encoded
-from fetchers.toolkit.mysql_texts import Texts, shown, told_bytes
+from fetchers.toolkit.mysql_texts import Texts, shown
+from fetchers.toolkit.texts import told_bytes
 
 pc: Any = pyarrow.compute  # the stubs know fewer arguments than Arrow takes
 _INT64_MAX = (1 << 63) - 1

@@ -18,7 +18,7 @@ from fetchers.mysql_cdc.rows import Numbers, width_of
 from fetchers.mysql_cdc.table_map import DATE, TIME2, TIMESTAMP2, YEAR, Column
 from fetchers.mysql_cdc.values import Made, by_octets, fixed, sound
 from fetchers.sdk import rows as forms
-from fetchers.toolkit.mysql_texts import TOLD_BYTES
+from fetchers.toolkit.texts import TOLD_BYTES
 
 pc: Any = pyarrow.compute  # the stubs know fewer arguments than Arrow takes
 ZONED: Any = pa.string()

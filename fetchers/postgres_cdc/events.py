@@ -20,6 +20,7 @@ from fetchers.sdk.page import Offset
 from fetchers.toolkit.change_events import Changes, ChangeTable, Rows
 from fetchers.toolkit.change_form import READ, ChangeForm, operation_codes
 from fetchers.toolkit.name_lists import NameFilter
+from fetchers.toolkit.texts import decoded, told_bytes
 
 pc: Any = pyarrow.compute  # the stubs know fewer arguments than Arrow takes
 _SOURCE: Mapping[str, forms.Form] = {
@@ -250,15 +251,11 @@ def _texts(column: Any) -> tuple[Any, dict[int, str]]:
     try:
         return column.cast(pa.string()), {}
     except pa.ArrowInvalid:
-        texts: list[str | None] = []
-        wrong = {}
-    for row, value in enumerate(column.to_pylist()):
-        try:
-            texts.append(None if value is None else value.decode())
-        except UnicodeDecodeError:
-            texts.append(None)
-            wrong[row] = f"the bytes {value[:60].hex()} are no UTF-8: is the database's encoding SQL_ASCII?"
-    return pa.array(texts, pa.string()), wrong
+        return decoded(column, bytes.decode, _no_utf8)
+
+
+def _no_utf8(value: bytes) -> str:
+    return f"the bytes {told_bytes(value)} are no UTF-8: is the database's encoding SQL_ASCII?"
 
 
 def _plain(column: Any) -> Any:

@@ -148,13 +148,13 @@ class MySqlDatabase:
     async def query(self, text: str) -> Relation:
         """By what the server says of the query's columns."""
         source = f"{wrapped(text)} as query"
-        describe = f"select {_MARK} * from {source} limit 0"
         if self._charsets is None:
             self._charsets = await charsets_of(self._connection)
         try:
-            fields = await self._fields(describe)
-            await self._rows("set character_set_results = null")  # else the results' character set is told
-            own = [self._charsets.get(item.charsetnr, "") for item in await self._fields(describe)]
+            await self._rows("set character_set_results = null")  # else the results' character set is told, not the own
+            async with told(self._config.url.host, ANSWER_SECONDS_MAX), self._connection.driver.cursor() as cursor:
+                await cursor.execute(f"select {_MARK} * from {source} limit 0")
+                fields = list(cursor._result.fields)  # noqa: SLF001 - asyncmy shows signs and charsets nowhere else
             await self._rows("set character_set_results = utf8mb4")
         except FetchError as error:
             code: Any = error.__cause__.args[0] if error.__cause__ is not None and error.__cause__.args else None
@@ -162,7 +162,7 @@ class MySqlDatabase:
                 raise Fatal(f"the query cannot be read: {error}") from error
             raise
         columns = []
-        for item, charset in zip(fields, own, strict=True):
+        for item in fields:
             is_text = item.charsetnr != _BINARY_CHARSET
             kind = _TYPES.get(item.type_code, "char" if is_text else "varbinary")
             kind = "text" if kind == "blob" and is_text else kind
@@ -170,17 +170,13 @@ class MySqlDatabase:
             scale = item.scale
             precision = item.length - (1 if scale else 0) - (0 if unsigned else 1)
             width = f"({item.length})" if kind == "bit" else ""
+            charset = self._charsets.get(item.charsetnr)
             columns.append(
                 self._column(item.name, kind, f"{kind}{width}{unsigned}", (precision, scale), charset=charset)
             )
         zoned = frozenset(item.name for item in fields if _TYPES.get(item.type_code) == "timestamp")
         seconds = {item.name: 0 for item in fields}  # a time may have passed through any expression: no digits are sure
         return Relation(self._config.topic_prefix, source, tuple(columns), zoned=zoned, precisions=seconds)
-
-    async def _fields(self, sql: str) -> list[Any]:
-        async with told(self._config.url.host, ANSWER_SECONDS_MAX), self._connection.driver.cursor() as cursor:
-            await cursor.execute(sql)
-            return list(cursor._result.fields)  # noqa: SLF001 - asyncmy shows signs and charsets nowhere else
 
     def _column(self, name: str, kind: str, full: str, numbers: tuple[int, int], *, charset: str | None) -> ColumnPlan:
         charset = charset if charset and kind in _TEXTS else ""

@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from fetchers.toolkit.texts import decoded, told_bytes
+
 _UTF8, _ASCII = "utf-8", "ascii"
 _CODECS: Final[Mapping[str, str]] = {
     "utf8mb4": _UTF8, "utf8mb3": _UTF8, "utf8": _UTF8, "ascii": _ASCII, "latin2": "iso8859-2", "cp1250": "cp1250",
@@ -25,14 +27,12 @@ _CODECS: Final[Mapping[str, str]] = {
     "gb18030": "gb18030", "big5": "big5", "sjis": "shift_jis", "cp932": "cp932", "ujis": "euc_jp",
     "eucjpms": "euc_jp", "euckr": "cp949", "tis620": "tis-620",
 }  # fmt: skip
-"""Python's codecs for MySQL's character sets; latin1 is its own (``Latin1``)."""
+"""Python's codecs for MySQL's character sets; latin1 is read by a table."""
 _WIDE = {"ucs2", "utf16", "utf16le", "utf32"}
 """Sets in which ASCII has other bytes than in ASCII."""
 _SERVERS_OWN: Final = frozenset(("cp866", "eucjpms", "gb18030", "greek", "hebrew", "koi8u", "ujis"))
 """Sets in which both servers have letters that the codec has not, or has another letter for the same bytes: ``①`` of
 eucjpms, the bytes FC of cp866 (told by MySQL 8.4 and MariaDB 10.11 for all their bytes)."""
-TOLD_BYTES = 60
-"""Of a value that is no text."""
 _BYTES = "CONVERT({} USING binary)"
 """MariaDB has NULL for a CAST of a text that is larger than ``max_allowed_packet``, and no word of it but a warning."""
 _CHECKED = (
@@ -103,15 +103,7 @@ class Texts:
                     return values.cast(pa.string()), {}
                 except pa.ArrowInvalid:
                     pass
-        texts: list[str | None] = []
-        wrong = {}
-        for at, value in enumerate(values.to_pylist()):
-            try:
-                texts.append(None if value is None else self.one(value))
-            except UnicodeDecodeError:
-                texts.append(None)
-                wrong[at] = self._told(value)
-        return pa.array(texts, pa.string()), wrong
+        return decoded(values, self.one, self._told)
 
     def _told(self, value: bytes) -> str:
         return f"the bytes {told_bytes(value)} are no text in {self.charset}"
@@ -174,8 +166,3 @@ def key_literal(text: str, charset: str) -> str:
 def text_literal(text: str) -> str:
     """A literal, whatever its letters and the session's settings are."""
     return f"_utf8mb4 x'{text.encode().hex()}'"
-
-
-def told_bytes(value: bytes) -> str:
-    """For a person; cut where they are many."""
-    return f"{value[:TOLD_BYTES].hex()}{'…' * (len(value) > TOLD_BYTES)}"

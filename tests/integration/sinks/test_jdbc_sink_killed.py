@@ -148,6 +148,11 @@ KEYED_TABLE = "create table numbers (k int primary key, n int)"
 LAST_ROWS = [(n % KEYS, n) for n in range(FEW - KEYS, FEW)]
 
 
+async def _upserted(frozen: Frozen, rows: Rows) -> None:
+    await _put_and_not_committed(frozen, rows, lambda found: found == [n for _, n in LAST_ROWS])
+    assert await rows() == LAST_ROWS
+
+
 @pytest.mark.timeout(600)
 async def test_upserts_without_offsets_are_as_if_written_once(
     kafka: KafkaStack, topic_name: str, postgres: Postgres, tmp_path: Path
@@ -158,9 +163,7 @@ async def test_upserts_without_offsets_are_as_if_written_once(
     async def rows() -> list[tuple[int, int]]:
         return postgres.rows("select k, n from numbers order by k")
 
-    frozen = _without_offsets(topic_name, postgres.url, tmp_path / "told", kafka.bootstrap, **UPSERT)
-    await _put_and_not_committed(frozen, rows, lambda found: found == [n for _, n in LAST_ROWS])
-    assert await rows() == LAST_ROWS
+    await _upserted(_without_offsets(topic_name, postgres.url, tmp_path / "told", kafka.bootstrap, **UPSERT), rows)
 
 
 @pytest.mark.timeout(600)
@@ -173,9 +176,7 @@ async def test_upserts_into_mariadb_without_offsets(
     async def rows() -> list[tuple[int, int]]:
         return [(int(k), int(n)) for k, n in await mariadb.rows("select k, n from numbers order by k")]
 
-    frozen = _without_offsets(topic_name, mariadb.url, tmp_path / "told", kafka.bootstrap, **UPSERT)
-    await _put_and_not_committed(frozen, rows, lambda found: found == [n for _, n in LAST_ROWS])
-    assert await rows() == LAST_ROWS
+    await _upserted(_without_offsets(topic_name, mariadb.url, tmp_path / "told", kafka.bootstrap, **UPSERT), rows)
 
 
 @pytest.mark.timeout(600)
