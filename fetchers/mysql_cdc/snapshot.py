@@ -69,6 +69,9 @@ _TYPES = {
     ("tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob"), BLOB
 )  # fmt: skip
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?")
+_NUMBER_OF = "CAST({} AS UNSIGNED)"
+"""Of ENUM and SET: a SET itself is compared as a double, and with its 64th member as a negative one. Neither server
+reads a range of an index for it."""
 _CHOICE = re.compile(r"'((?:[^']|'')*)'")
 
 
@@ -254,7 +257,7 @@ class KeyTexts:
         for column in self._keys:
             if column.type in (ENUM, SET):
                 self._places.append(len(self._columns))
-                self._columns.append(f"({_quoted(column.name)} + 0)")
+                self._columns.append(_NUMBER_OF.format(_quoted(column.name)))
             elif column.told_charset not in TOLD_AS_THEY_ARE:
                 self._places.append(len(self._columns))
                 self._columns.append(key_text(_quoted(column.name), column.told_charset))
@@ -279,6 +282,7 @@ class KeyTexts:
         made = ""
         for column, text in reversed(list(zip(self._keys, after, strict=True))):
             name, value = _quoted(column.name), _literal(column, text)
+            name = _NUMBER_OF.format(name) if column.type == SET else name
             made = f"{name} >= {value} AND ({name} > {value} OR ({made}))" if made else f"{name} > {value}"
         return made
 

@@ -65,6 +65,8 @@ class ColumnPlan:
     numbers, times, or neither; empty where the database itself does not know what is in a column."""
     charset: str = ""
     """MySQL's, of texts."""
+    exact: str = "{}"
+    """SQL of the column's value where it stands in a key: what is written and compared exactly; ``{}``: the column."""
 
     @property
     def form(self) -> forms.Form:

@@ -68,7 +68,11 @@ _BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
 _CHOICES = {"enum", "set"}
 _TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext", *_CHOICES}
 _BIT_WIDTH_OF_INT64 = 63
-_BYTES_PER_LETTER = 4
+_EXACT = {
+    "float": "({} + 0e0)",  # as a float it is shown with six digits
+    "bit": "({} + 0)",
+    **dict.fromkeys(_CHOICES, "cast({} as unsigned)"),  # a SET of 64 members is compared as a double, even a signed one
+}
 
 
 class MySqlDatabase:
@@ -188,7 +192,16 @@ class MySqlDatabase:
         is_whole = kind in _SIGNED or (kind == "decimal" and numbers[1] == 0)
         is_time = kind in {"timestamp", "datetime", "date"}
         tells: Any = "numbers" if is_whole else "times" if is_time else "neither"
-        return ColumnPlan(name, expression, made, is_nullable=True, is_numeric=is_numeric, tells=tells, charset=charset)
+        return ColumnPlan(
+            name,
+            expression,
+            made,
+            is_nullable=True,
+            is_numeric=is_numeric,
+            tells=tells,
+            charset=charset,
+            exact=_EXACT.get(kind, "{}"),
+        )
 
     def _kind(self, column: str, kind: str, full: str, numbers: tuple[int, int]) -> tuple[str, Kind]:
         granularity, zone = self._config.timestamp_granularity, self._config.db_timezone
@@ -197,11 +210,11 @@ class MySqlDatabase:
         if kind == "bit":
             width = int(next(iter(re.findall(r"\d+", full)), "1"))
             wide = INT64 if width <= _BIT_WIDTH_OF_INT64 else exact(20, 0, "none")
-            return f"({column} + 0)", BOOLEAN if width == 1 else wide
+            return _EXACT["bit"].format(column), BOOLEAN if width == 1 else wide
         if kind == "decimal":
             return column, exact(*numbers, self._config.numeric_mapping)
         found = {
-            "float": (f"({column} + 0e0)", FLOAT32),  # as a float it is shown with six digits
+            "float": (_EXACT["float"].format(column), FLOAT32),
             "double": (column, FLOAT64),
             "date": (column, DATE),
             "datetime": (column, instant(granularity, zone)),
@@ -225,7 +238,7 @@ class MySqlDatabase:
             return f"hex({expression})"
         if plan.charset not in TOLD_AS_THEY_ARE and not plan.is_numeric:
             return key_text(expression, plan.charset)
-        return f"cast({expression} + 0 as char)" if plan.charset and plan.is_numeric else f"cast({expression} as char)"
+        return f"cast({plan.exact.format(expression)} as char)"
 
     def literal_of(self, text: str, relation: Relation, column: str) -> str:
         """Numbers without quotes, because a text would be compared as a double; bytes by their digits."""

@@ -131,7 +131,10 @@ class Selection:
             tie = f"{self.wanted.identity} > {place.incrementing}"
         elif place.after is not None and len(place.after) == len(self.ties):
             literals = [self._literal(text, name) for text, name in zip(place.after, self.ties, strict=True)]
-            tie = f"({', '.join(self.order[1:])}) > ({', '.join(literals)})"
+            columns = [
+                self.wanted.relation.column(name).exact.format(self._database.quoted(name)) for name in self.ties
+            ]
+            tie = f"({', '.join(columns)}) > ({', '.join(literals)})"
         else:
             return f"{time} > {at}"
         return f"{time} >= {at} and ({time} > {at} or {tie})"

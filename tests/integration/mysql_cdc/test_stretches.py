@@ -27,6 +27,7 @@ CHANGES = 60
 """So many transactions are allowed to be written for each time that the reader is made anew."""
 PROGRESS = partition_key({"server": "shop", "snapshot": "tables"})
 KEYS = {"snapshot.fetch.size": "20", "table.poll.interval.ms": "50", "max.batch.bytes": "3000"}
+SET_OF_64 = f"set({', '.join(repr(f'm{number}') for number in range(64))})"
 KEYED = {
     "int": [str(number) for number in (-5, 0, 7, 100, 2**31 - 1)],
     "bigint unsigned": ["0", "9", "18446744073709551615"],
@@ -39,6 +40,7 @@ KEYED = {
     "binary(3)": ["x'00'", "x'61'", "x'ffff'"],
     "enum('z','a','m')": ["'z'", "'a'", "'m'"],
     "set('z','a')": ["''", "'z'", "'a'", "'z,a'"],
+    SET_OF_64: [str(number) for number in (1, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 2, 2**64 - 1)],
     "bit(9)": ["0", "5", "511"],
     "year": ["0", "1999", "2024"],
     "date": ["'0000-00-00'", "'1000-01-01'", "'2024-02-29'", "'9999-12-31'"],
