@@ -72,7 +72,8 @@ _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?")
 _NUMBER_OF = "CAST({} AS UNSIGNED)"
 """Of ENUM and SET: a SET itself is compared as a double, and with its 64th member as a negative one. Neither server
 reads a range of an index for it."""
-_CHOICE = re.compile(r"'((?:[^']|'')*)'")
+_CHOICE = re.compile(rb"x'(?P<digits>[0-9a-f]*)'|'(?P<text>(?:[^']|'')*)'")
+"""A value of ENUM and SET; MySQL writes those as digits that are no text."""
 
 
 async def tables_at(connection: MySqlConnection, config: MySqlCdcConfig) -> Tables:
@@ -142,7 +143,8 @@ async def tables_of(
         else ""
     )
     rows = await connection.rows(
-        "SELECT c.table_schema AS d, c.table_name AS t, c.column_name AS n, c.data_type AS k, c.column_type AS full, "  # noqa: S608 - literals
+        "SELECT c.table_schema AS d, c.table_name AS t, c.column_name AS n, c.data_type AS k, "  # noqa: S608 - literals
+        "CONVERT(c.column_type USING binary) AS full, "  # MariaDB sends half of a surrogate pair as it is
         "c.is_nullable AS z, c.numeric_precision AS p, c.numeric_scale AS s, c.datetime_precision AS f, "
         "c.character_maximum_length AS l, c.character_set_name AS cs, c.column_key AS ck "
         "FROM information_schema.columns c JOIN information_schema.tables x ON x.table_schema = c.table_schema "
@@ -186,10 +188,13 @@ def _column(row: dict[str, Any]) -> Column:
     elif made == GEOMETRY:
         scale = POINT if kind == "point" else 0
     elif made in (ENUM, SET):
-        values = tuple(one.replace("''", "'").encode() for one in _CHOICE.findall(full))
+        values = tuple(
+            one["text"].replace(b"''", b"'") if one["digits"] is None else bytes.fromhex(one["digits"].decode())
+            for one in _CHOICE.finditer(full)
+        )
     charset = UTF8MB4 if row["cs"] is not None else BINARY_CHARSET  # the session's texts are all UTF-8
     named = kind if kind in NAMED_BYTES else ""
-    is_unsigned, is_nullable = "unsigned" in full.lower(), row["z"] == "YES"
+    is_unsigned, is_nullable = b"unsigned" in full.lower(), row["z"] == "YES"
     told_charset = str(row["cs"] or "") if made in (VARCHAR, STRING, BLOB, ENUM, SET) else ""
     return Column(row["n"], made, size, scale, is_unsigned, charset, values, is_nullable, named, told_charset)
 
