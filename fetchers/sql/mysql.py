@@ -113,7 +113,8 @@ class MySqlDatabase:
         """By ``information_schema``."""
         rows = await self._rows(
             "select column_name as name, data_type as type, is_nullable as nullable, "
-            "numeric_precision as p, numeric_scale as s, datetime_precision as d, column_key as keyed, extra as extra, "
+            "numeric_precision as p, numeric_scale as s, datetime_precision as d, extra as extra, "
+            "if(character_set_name is null, column_default, null) as fallback, column_comment as remark, "
             "character_set_name as charset, if(data_type in ('enum', 'set'), '', column_type) as full, "
             f"(select table_type from information_schema.tables where table_schema = database() "
             f"and table_name = {self._literal(table.name)}) as table_type "
@@ -147,7 +148,25 @@ class MySqlDatabase:
             rows[0]["table_type"] == "VIEW",
             frozenset(row["name"] for row in rows if row["type"].lower() == "timestamp"),
             {row["name"]: int(row["d"]) for row in rows if row["d"] is not None},
+            {
+                row["name"]: self._not_null(row)
+                for row in rows
+                if row["nullable"] == "YES" and not re.search(r"(?<!DEFAULT_)GENERATED|PERSISTENT", row["extra"])
+            },
         )
+
+    def _not_null(self, row: dict[str, Any]) -> str:
+        """A column with all that MODIFY would take from it, such as ON UPDATE, by which new rows are told."""
+        fallback, extra = row["fallback"], row["extra"]
+        if fallback is not None and not self._connection.is_mariadb:  # which tells SQL, and NULL as a word
+            is_clock = fallback.upper().startswith("CURRENT_TIMESTAMP")
+            is_sql = "DEFAULT_GENERATED" in extra and not is_clock
+            fallback = f"({fallback})" if is_sql else fallback if is_clock else self._literal(fallback)
+        default = "" if fallback in {None, "NULL"} else f" DEFAULT {fallback}"
+        renewed = re.search(r"on update \S+", extra, re.IGNORECASE)
+        remark = f" COMMENT {self._literal(row['remark'])}" if row["remark"] else ""
+        on_update = f" {renewed[0].upper()}" if renewed else ""
+        return f"{self.quoted(row['name'])} {row['full']} NOT NULL{default}{on_update}{remark}"
 
     async def query(self, text: str) -> Relation:
         """By what the server says of the query's columns."""

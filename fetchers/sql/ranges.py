@@ -68,8 +68,11 @@ def _not_null(config: JdbcConfig, relation: Relation, column: str) -> str:
     change = {
         "postgresql": f'ALTER TABLE {relation.source} ALTER COLUMN "{column}" SET NOT NULL',
         "sqlite": "a new table with NOT NULL, to which the rows are copied",
-    }.get(config.url.dialect, f"ALTER TABLE {relation.source} MODIFY `{column}` <its type> NOT NULL")
-    return f"Mend it by: {change}; or set validate.non.null=false: rows with null in it are then never read."
+    }.get(config.url.dialect)
+    if column in relation.not_null:
+        change = f"ALTER TABLE {relation.source} MODIFY {relation.not_null[column]}"
+    mend = "Set" if change is None else f"Mend it by: {change}; or set"
+    return f"{mend} validate.non.null=false: rows with null in it are then never read."
 
 
 def whole_number(text: str, wanted: Range) -> int:
