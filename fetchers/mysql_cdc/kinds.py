@@ -229,8 +229,9 @@ class Mapped:
         try:
             names = [texts.one(value) for value in column.values]
         except UnicodeDecodeError as error:
+            told = told_bytes(error.object)
             raise NotDescribed(
-                f"column {column.name} is declared with a value that is no text (the bytes {told_bytes(error.object)}): "
+                f"column {column.name} is declared with a value that is no text (the bytes {told}): "
                 "change the value, or leave the column out by column.exclude.list"
             ) from None
         name = "io.debezium.data.Enum" if column.type == ENUM else "io.debezium.data.EnumSet"

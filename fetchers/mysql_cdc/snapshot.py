@@ -14,6 +14,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
@@ -72,6 +73,10 @@ _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?")
 _NUMBER_OF = "CAST({} AS UNSIGNED)"
 """Of ENUM and SET: a SET itself is compared as a double, and with its 64th member as a negative one. Neither server
 reads a range of an index for it."""
+_ORDERS = dict.fromkeys((TINY, SHORT, INT24, LONG, LONGLONG, DECIMAL, FLOAT, DOUBLE, YEAR, BIT), LONGLONG)
+_ORDERS |= dict.fromkeys((VARCHAR, STRING, BLOB), VARCHAR)
+"""Types with one order of their values."""
+_ORDER_DIGITS = 16
 _CHOICE = re.compile(rb"x'(?P<digits>[0-9a-f]*)'|'(?P<text>(?:[^']|'')*)'")
 """A value of ENUM and SET; MySQL writes those as digits that are no text."""
 
@@ -146,7 +151,7 @@ async def tables_of(
         "SELECT c.table_schema AS d, c.table_name AS t, c.column_name AS n, c.data_type AS k, "  # noqa: S608 - literals
         "CONVERT(c.column_type USING binary) AS full, "  # MariaDB sends half of a surrogate pair as it is
         "c.is_nullable AS z, c.numeric_precision AS p, c.numeric_scale AS s, c.datetime_precision AS f, "
-        "c.character_maximum_length AS l, c.character_set_name AS cs, c.column_key AS ck "
+        "c.character_maximum_length AS l, c.character_set_name AS cs, c.collation_name AS co "
         "FROM information_schema.columns c JOIN information_schema.tables x ON x.table_schema = c.table_schema "
         "AND x.table_name = c.table_name WHERE x.table_type = 'BASE TABLE' "
         "AND c.table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')"
@@ -195,8 +200,8 @@ def _column(row: dict[str, Any]) -> Column:
     charset = UTF8MB4 if row["cs"] is not None else BINARY_CHARSET  # the session's texts are all UTF-8
     named = kind if kind in NAMED_BYTES else ""
     is_unsigned, is_nullable = b"unsigned" in full.lower(), row["z"] == "YES"
-    told_charset = str(row["cs"] or "") if made in (VARCHAR, STRING, BLOB, ENUM, SET) else ""
-    return Column(row["n"], made, size, scale, is_unsigned, charset, values, is_nullable, named, told_charset)
+    told = [str(row[name] or "") for name in ("cs", "co")] if made in (VARCHAR, STRING, BLOB, ENUM, SET) else []
+    return Column(row["n"], made, size, scale, is_unsigned, charset, values, is_nullable, named, *told)
 
 
 async def pages(
@@ -257,6 +262,7 @@ class KeyTexts:
         self._columns = [kind.expression.format(_quoted(kind.column.name)) for kind in kinds]
         at = {kind.column.name: place for place, kind in enumerate(kinds)}
         self._keys = [kinds[at[name]].column for name in table.key]
+        self._order = sha256(repr([_order(column) for column in self._keys]).encode()).hexdigest()[:_ORDER_DIGITS]
         self._places = []
         """Of each column of the key, which column of a batch has its text."""
         for column in self._keys:
@@ -270,10 +276,13 @@ class KeyTexts:
                 self._places.append(at[column.name])
 
     def select(self, after: Sequence[str] = (), *, rows_max: int = 0) -> str:
-        """SQL of all rows, or of ``rows_max`` behind the key ``after``. Raises ``ValueError`` for a text that is none.
+        """SQL of all rows, or of ``rows_max`` behind ``after``, as ``last`` tells it, or the texts of the key alone.
 
-        The condition is one that both servers read a range of the index for, as they do not for tuples.
+        It is of all rows too where the key was altered since then. Raises ``ValueError`` for a text that is none. The
+        condition is one that both servers read a range of the index for, as they do not for tuples.
         """
+        after = tuple(after[:-1] if after[-1:] == (self._order,) else after)
+        after = after if len(after) == len(self._keys) else ()
         order = ", ".join(_quoted(column.name) for column in self._keys)
         where = f" WHERE {self._behind(after)}" if after else ""
         limit = f" LIMIT {rows_max}" if rows_max else ""
@@ -281,9 +290,6 @@ class KeyTexts:
         return f"SELECT {', '.join(self._columns)} FROM {self._name}{where}{ordered}{limit}"  # noqa: S608 - quoted
 
     def _behind(self, after: Sequence[str]) -> str:
-        if len(after) != len(self._keys):
-            message = f"the stored key has {len(after)} columns, and that of the table has {len(self._keys)}"
-            raise ValueError(message)
         made = ""
         for column, text in reversed(list(zip(self._keys, after, strict=True))):
             name, value = _quoted(column.name), _literal(column, text)
@@ -292,9 +298,20 @@ class KeyTexts:
         return made
 
     def last(self, batch: pa.RecordBatch) -> tuple[str, ...]:
-        """Of the last row of a batch."""
+        """Of the last row of a batch: the texts of its key, and one that stands for the key's order.
+
+        An ALTER may give the values another order, in which other rows are behind the same key than were left to read.
+        """
+        if not self._keys:
+            return ()
         told = [batch.column(at)[batch.num_rows - 1].as_py() for at in self._places]
-        return tuple(_text(column, one) for column, one in zip(self._keys, told, strict=True))
+        return (*(_text(column, one) for column, one in zip(self._keys, told, strict=True)), self._order)
+
+
+def _order(column: Column) -> tuple[object, ...]:
+    """What decides the order of a column's values; numbers of all types, and texts of all lengths, have the same."""
+    kind = _ORDERS.get(column.type, column.type)
+    return (column.name, kind, column.values, column.named, column.told_collation)
 
 
 def _text(column: Column, value: str | bytes) -> str:

@@ -148,7 +148,7 @@ class MySqlStretches:
             return Stretch(Page([], {}), (), self.told.order, "a primary key, which it had before")
         keys, limit = KeyTexts(self._tables, table), self._rows_next(self._last)
         try:
-            sql = keys.select(after if len(after) == len(table.key) else (), rows_max=limit)  # else the key was changed
+            sql = keys.select(after, rows_max=limit)
         except ValueError as error:
             raise Fatal(f"{name}: {error}: ask for the table again (snapshot.request.id)") from error
         batches = [batch async for batch in connection.read(sql, rows_next=lambda _: limit)]

@@ -73,6 +73,38 @@ async def test_columns_change_while_it_runs(each_mysql: MySql) -> None:
     assert len({page.schema for page in pages}) == 5
 
 
+ALTERED_KEYS = {
+    "enum": ("k enum('a','b','c','d') not null, n int, primary key (k)", "modify k enum('d','c','b','a') not null"),
+    "columns": ("k enum('a','b','c','d'), n int, primary key (k, n)", "drop primary key, add primary key (n, k)"),
+    "more columns": ("k enum('a','b','c','d'), n int, primary key (k)", "drop primary key, add primary key (k, n)"),
+}
+
+
+@pytest.mark.parametrize("case", ALTERED_KEYS)
+async def test_rows_of_one_time_are_read_again_where_their_key_was_altered(each_mysql: MySql, case: str) -> None:
+    """In their new order others are behind the last one that was read than were left."""
+    columns, change = ALTERED_KEYS[case]
+    await each_mysql.rows(
+        f"create table t (at timestamp not null default '2024-05-01 01:02:03', {columns})",
+        "insert into t (k, n) values ('a', 4), ('b', 3), ('c', 2), ('d', 1)",
+    )
+    properties = {
+        "connection.url": each_mysql.url,
+        "mode": "timestamp",
+        "timestamp.column.name": "at",
+        "table.whitelist": "t",
+        "batch.max.rows": "1",
+    }
+    context = RealContext()
+    first = await read_rows(properties, 2, context)
+    await each_mysql.rows(f"alter table t {change}")
+    rest = await read_rows(properties, 4, context)
+    assert [row["k"] for row in first] == ["a", "b"]
+    assert sorted(row["k"] for row in rest) == ["a", "b", "c", "d"]
+    await each_mysql.rows("update t set at = '2024-05-02 01:02:03' where k = 'a'")
+    assert [row["k"] for row in await read_rows(properties, 1, context)] == ["a"]
+
+
 async def test_new_tables_are_found_and_dealt_over_tasks(each_mysql: MySql) -> None:
     """While it runs; each table is read by one task alone, and lists choose."""
     await each_mysql.rows("create table one (id int primary key auto_increment)", "insert into one values ()")
