@@ -67,6 +67,8 @@ class ColumnPlan:
     """MySQL's, of texts."""
     exact: str = "{}"
     """SQL of the column's value where it stands in a key: what is written and compared exactly; ``{}``: the column."""
+    order: str = ""
+    """What else than its type decides in which order its values are: a collation, the values of an ENUM."""
 
     @property
     def form(self) -> forms.Form:

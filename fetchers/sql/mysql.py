@@ -116,6 +116,7 @@ class MySqlDatabase:
             "numeric_precision as p, numeric_scale as s, datetime_precision as d, extra as extra, "
             "if(character_set_name is null, column_default, null) as fallback, column_comment as remark, "
             "character_set_name as charset, if(data_type in ('enum', 'set'), '', column_type) as full, "
+            "if(data_type in ('enum', 'set'), md5(column_type), coalesce(collation_name, '')) as sorted, "
             f"(select table_type from information_schema.tables where table_schema = database() "
             f"and table_name = {self._literal(table.name)}) as table_type "
             f"from information_schema.columns where table_schema = database() "
@@ -136,6 +137,7 @@ class MySqlDatabase:
                         row["name"], row["type"].lower(), row["full"].lower(), numbers, charset=row["charset"]
                     ),
                     is_nullable=row["nullable"] == "YES",
+                    order=row["sorted"],
                 )
             )
         return Relation(
