@@ -236,7 +236,7 @@ def test_bytes_of_a_key_are_told_as_digits() -> None:
 
 
 def test_behind_a_key_of_an_earlier_release_a_table_is_gone_on_from() -> None:
-    """It has the texts alone; with the word for the key's order they are the same place, with another one they are none."""
+    """It has the texts alone; with the order of the key they are the same place, with another order they are none."""
     column = Column("k", ENUM, 1, charset=45, values=(b"a", b"b"), is_nullable=False)
     texts_of = KeyTexts(tables(), TableMap("w", "t", (column,), ("k",)))
     last = texts_of.last(pa.RecordBatch.from_arrays([pa.array([value]) for value in ("b", "2")], names=["c0", "c1"]))
