@@ -50,8 +50,8 @@ from fetchers.mysql_cdc.table_map import (
     TableMap,
 )
 from fetchers.mysql_cdc.tables import Tables
-from fetchers.sdk import Fatal, Page
-from fetchers.toolkit.mysql import MySqlConnection, charsets_of
+from fetchers.sdk import Fatal, Page, Retriable
+from fetchers.toolkit.mysql import LOCK_TIMED_OUT, MySqlConnection, charsets_of
 from fetchers.toolkit.mysql_texts import TOLD_AS_THEY_ARE, key_literal, key_of_bytes, key_text, text_literal
 
 SYSTEM_DATABASES = ("mysql", "information_schema", "performance_schema", "sys")
@@ -128,20 +128,23 @@ async def begin(connection: MySqlConnection, *, lock_seconds_max: int | None) ->
             raise Fatal("the server keeps no log: start it with log_bin")
         return await _with_gtids(connection, told["binlog_snapshot_file"], int(told["binlog_snapshot_position"]), "")
     if lock_seconds_max is not None:
-        await connection.rows(f"SET SESSION lock_wait_timeout = {lock_seconds_max}")
+        await connection.rows(f"SET @waits = @@lock_wait_timeout, SESSION lock_wait_timeout = {lock_seconds_max}")
         await connection.rows("FLUSH TABLES WITH READ LOCK")
     await connection.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT")
     place = await log_end(connection)
     if lock_seconds_max is not None:
         await connection.rows("UNLOCK TABLES")
-        await connection.rows("SET SESSION lock_wait_timeout = DEFAULT")
+        await connection.rows("SET SESSION lock_wait_timeout = @waits")
     return place
 
 
 async def tables_of(
     connection: MySqlConnection, takes: Callable[[str], bool], *, only: tuple[str, str] | None = None
 ) -> list[TableMap]:
-    """All that are wanted, by name, with their columns as they are now; ``only``: a database and a table of it."""
+    """All that are wanted, by name, with their columns as they are now; ``only``: a database and a table of it.
+
+    Raises ``Retriable`` where MariaDB leaves out a table that is being altered, with a warning and no other word.
+    """
     of = (
         f" AND {{0}}.table_schema = {text_literal(only[0])} AND {{0}}.table_name = {text_literal(only[1])}"
         if only
@@ -157,6 +160,10 @@ async def tables_of(
         "AND c.table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')"
         f"{of.format('c')}{of.format('x')} ORDER BY c.table_schema, c.table_name, c.ordinal_position"
     )
+    if connection.is_mariadb:
+        warnings = await connection.rows("SHOW WARNINGS")
+        if any(int(row["code"]) == LOCK_TIMED_OUT for row in warnings):
+            raise Retriable(f"{connection.host}: a table is being altered, and could not be looked at in time")
     keys: dict[str, list[str]] = {}
     for row in await connection.rows(
         "SELECT table_schema AS d, table_name AS t, column_name AS n FROM information_schema.statistics "  # noqa: S608 - literals
@@ -257,7 +264,7 @@ class KeyTexts:
 
     def __init__(self, tables: Tables, table: TableMap) -> None:
         """Raises ``NotDescribed`` where a column cannot be read."""
-        self._name = f"{_quoted(table.database)}.{_quoted(table.table)}"
+        self._name = quoted_name(table.database, table.table)
         kinds = [kind for kind in tables.of(table).kinds if kind is not None]
         self._columns = [kind.expression.format(_quoted(kind.column.name)) for kind in kinds]
         at = {kind.column.name: place for place, kind in enumerate(kinds)}
@@ -339,6 +346,11 @@ def _literal(column: Column, text: str) -> str:
         message = f"the stored key has no number for {column.name}"
         raise ValueError(message)
     return text
+
+
+def quoted_name(database: str, table: str) -> str:
+    """SQL of a table's name."""
+    return f"{_quoted(database)}.{_quoted(table)}"
 
 
 def _quoted(name: str) -> str:

@@ -45,7 +45,7 @@ from fetchers.sql.kinds import (
     time_of_day,
 )
 from fetchers.sql.settling import Holder
-from fetchers.toolkit.mysql import ANSWER_SECONDS_MAX, MySqlConnection, charsets_of, told
+from fetchers.toolkit.mysql import ANSWER_SECONDS_MAX, MySqlConnection, charsets_of, number_of, told
 from fetchers.toolkit.mysql_texts import TOLD_AS_THEY_ARE, key_literal, key_text, shown
 
 FRESH_TRIES = 20
@@ -182,8 +182,8 @@ class MySqlDatabase:
                 fields = list(cursor._result.fields)  # noqa: SLF001 - asyncmy shows signs and charsets nowhere else
             await self._rows("set character_set_results = utf8mb4")
         except FetchError as error:
-            code: Any = error.__cause__.args[0] if error.__cause__ is not None and error.__cause__.args else None
-            if isinstance(code, int) and code not in _PASSING and code // 1000 in _OF_THE_SERVER:
+            code = number_of(error)
+            if code not in _PASSING and code // 1000 in _OF_THE_SERVER:
                 raise Fatal(f"the query cannot be read: {error}") from error
             raise
         columns = []

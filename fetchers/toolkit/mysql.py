@@ -21,7 +21,8 @@ from fetchers.sdk.reach import AllowedAddresses
 from fetchers.toolkit.databases import CONNECT_SECONDS_MAX, Login, connect_mysql, mysql_error
 
 ANSWER_SECONDS_MAX = 300.0
-_CHANGED = {"1054", "1146"}
+LOCK_TIMED_OUT, NO_COLUMN, NO_TABLE, WAS_ALTERED = 1205, 1054, 1146, 1412
+_CHANGED = {f"{NO_COLUMN}", f"{NO_TABLE}"}
 
 
 class MySqlConnection:
@@ -131,6 +132,12 @@ class told:  # noqa: N801 - read as a word of a sentence
             raise Fatal(f"{self._host}: the server has sent a text that is no UTF-8 ({error})") from error
         if isinstance(error, OSError | EOFError | asyncio.IncompleteReadError):
             raise Disconnected(f"{self._host}: the connection broke ({type(error).__name__})") from error
+
+
+def number_of(error: BaseException) -> int:
+    """The server's number of what a connection has raised; 0 where it has none."""
+    args = () if error.__cause__ is None else error.__cause__.args
+    return args[0] if args and isinstance(args[0], int) else 0
 
 
 def _failure(error: BaseException, host: str) -> FetchError:
