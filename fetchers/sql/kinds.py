@@ -92,6 +92,9 @@ def _text(values: Any) -> Any:
 
 
 def _decimal(kind: pa.DataType, values: Any) -> Any:
+    if pa.types.is_floating(values.type) or pa.types.is_integer(values.type):
+        # SQLite's numbers, by their digits: Arrow rounds floats, and takes no 64-bit number for less than 19 digits.
+        values = values.cast(pa.string())
     return (values.storage if isinstance(values, pa.ExtensionArray) else values).cast(kind)
 
 
@@ -217,6 +220,9 @@ def to_rows(batch: pa.RecordBatch, columns: Sequence[ColumnPlan]) -> tuple[pa.Re
 
 
 def _judged(kind: Kind, values: Any) -> tuple[Any, Mapping[int, str]]:
+    if pa.types.is_union(values.type):  # sparse: each part has nulls where a value is of another type
+        parts = [_judged(kind, values.field(at)) for at in range(values.type.num_fields)]
+        return pc.coalesce(*(made for made, _ in parts)), {at: told for _, each in parts for at, told in each.items()}
     held = list(_held(kind, values, 0))
     made = pa.concat_arrays([part for _, part, _ in held]) if held else pa.array([], kind.arrow)
     return made, {at: f"no {kind.arrow} is {str(_plain(values[at]))!r} ({told})" for at, _, told in held if told}
