@@ -15,8 +15,6 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import adbc_driver_postgresql.dbapi as adbc
-import asyncmy
-import asyncmy.errors
 import pyarrow as pa
 
 from fetchers.sdk import Disconnected, Fatal, FetchError, Retriable, Secret
@@ -220,6 +218,8 @@ async def connect_mysql(login: Login, *, addresses: AllowedAddresses, first_comm
 
     Raises ``asyncmy.errors.Error``, and what ``addresses_of`` does.
     """
+    import asyncmy.errors  # noqa: PLC0415 - it takes 10 MB, which sources of PostgreSQL do without
+
     url = login.url
     mode = url.settings.get("sslMode", "").upper()
     wants_tls = mode in {"REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"} or url.settings.get("useSSL") == "true"
