@@ -22,6 +22,7 @@ from fetchers.postgres_cdc.place import position_text
 from fetchers.sdk import Fatal, FetchError, Retriable
 from fetchers.toolkit.databases import PASSING
 from fetchers.toolkit.name_lists import NameFilter
+from fetchers.toolkit.postgres_texts import NO_ENCODING
 from fetchers.toolkit.refusals import postgresql_refusal
 
 _TYPES = """
@@ -143,6 +144,11 @@ class Catalogue:
         """Of a SELECT."""
         with self._connection.execute(sql.encode(), values or None) as cursor:
             return cursor.fetchall() if cursor.description else []
+
+    @property
+    def takes_any_bytes(self) -> bool:
+        """Whether the database has no encoding."""
+        return self._connection.info.parameter_status("server_encoding") == NO_ENCODING
 
     def log_end(self) -> int:
         """How far the server's log is written."""

@@ -29,6 +29,7 @@ from fetchers.postgres_cdc.messages import Messages
 from fetchers.postgres_cdc.pgoutput import POSTGRES_EPOCH_MICROS
 from fetchers.postgres_cdc.place import Origin, Place, position_text, read_position
 from fetchers.sdk import Disconnected, Fatal, Retriable
+from fetchers.toolkit.postgres_texts import AS_IT_IS, NO_ENCODING
 
 STATUS_SECONDS_MAX = 10.0
 """Between two signs of life; a quarter of the server's ``wal_sender_timeout`` where that is less."""
@@ -112,6 +113,8 @@ class Replication:
         """Of all that comes."""
         slot = quoted_name(self._config.slot_name, self._connection)
         publication = quoted_name(self._config.publication_name, self._connection).replace("'", "''")
+        if self._connection.info.parameter_status("server_encoding") == NO_ENCODING:
+            self._connection.execute(AS_IT_IS.encode())
         found = self._libpq.exec_(
             f"START_REPLICATION SLOT {slot} LOGICAL {position_text(place.start)} "
             f"(proto_version '1', publication_names '{publication}')".encode()
