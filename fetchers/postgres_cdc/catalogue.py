@@ -79,6 +79,15 @@ class SlotInUseError(Retriable):
     """Another session reads the slot, perhaps one that is about to end."""
 
 
+class SlotMovedError(Fatal):
+    """The slot begins behind the place that is to be read from."""
+
+    def __init__(self, message: str, confirmed: int) -> None:
+        """``confirmed``: where it begins."""
+        super().__init__(message)
+        self.confirmed = confirmed
+
+
 @dataclass(frozen=True)
 class Slot:
     """The replication slot, as the server has it."""
@@ -271,9 +280,10 @@ class Catalogue:
             why = "there is none: it was dropped, or the server is a replica that took over without it"
             raise Fatal(f"the slot {config.slot_name} is needed from {position_text(needed)} on, and {why}. {told}")
         if slot.confirmed > needed:
-            raise Fatal(
+            raise SlotMovedError(
                 f"the slot {config.slot_name} begins at {position_text(slot.confirmed)}, and "
-                f"{position_text(needed)} is needed: somebody else has read it. {told}"
+                f"{position_text(needed)} is needed: somebody else has read it. {told}",
+                slot.confirmed,
             )
         end = self.log_end()
         if end < needed:

@@ -15,12 +15,12 @@ from functools import partial
 from typing import TypeVar
 
 from fetchers.postgres_cdc.captured import CapturedTables
-from fetchers.postgres_cdc.catalogue import Catalogue, SlotInUseError, catalogue, takes_table
+from fetchers.postgres_cdc.catalogue import Catalogue, SlotInUseError, SlotMovedError, catalogue, takes_table
 from fetchers.postgres_cdc.checks import checked, demand, rights_findings, settings_findings
 from fetchers.postgres_cdc.config import PostgresCdcConfig, findings
 from fetchers.postgres_cdc.deletion import take_away
 from fetchers.postgres_cdc.events import CapturedTable, change_form
-from fetchers.postgres_cdc.history import demand_log, history
+from fetchers.postgres_cdc.history import after_last_reader, demand_log, history
 from fetchers.postgres_cdc.log import Batch, Framing, Log, readable
 from fetchers.postgres_cdc.place import Place, SnapshotPlace, read_origin, read_place
 from fetchers.postgres_cdc.replication import Replication, created_slot, replication_session
@@ -195,7 +195,10 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             yield reading.pass_over(name)
 
     async def _blocking(self, call: Callable[[], T]) -> T:
-        return await self._context.run_blocking(call, subject="server")
+        try:
+            return await self._context.run_blocking(call, subject="server")
+        except SlotMovedError as error:
+            raise await after_last_reader(self._context, self.partition(), error) from error
 
     def _now_us(self) -> int:
         return int(self._context.clock.now().timestamp() * 1_000_000)

@@ -16,10 +16,10 @@ import psycopg
 import psycopg.errors
 from psycopg.rows import dict_row
 
-from fetchers.postgres_cdc.catalogue import Catalogue, choices
+from fetchers.postgres_cdc.catalogue import Catalogue, SlotMovedError, choices
 from fetchers.postgres_cdc.config import PostgresCdcConfig
-from fetchers.postgres_cdc.place import Origin, Place, SnapshotPlace, position_text, read_position
-from fetchers.sdk import Fatal, Retriable
+from fetchers.postgres_cdc.place import Origin, Place, SnapshotPlace, position_text, read_place, read_position
+from fetchers.sdk import Fatal, FetchContext, FetchError, Partition, Retriable
 from fetchers.toolkit.databases import PASSING
 
 
@@ -125,6 +125,22 @@ def demand_history(here: History, origin: Origin, place: Place | SnapshotPlace, 
             "/connectors/<name>/offsets while it is stopped): then that transaction comes again from its beginning, if "
             f"it is there. {choices(slot)}"
         )
+
+
+async def after_last_reader(context: FetchContext, partition: Partition, error: SlotMovedError) -> FetchError:
+    """What to raise where the slot has gone on beyond the place: the same, or ``Retriable``.
+
+    An earlier task of the connector may have held the slot until now, not knowing that it was replaced. The server
+    hears of nothing that is not stored before: no offset that is read afterwards lies before what it was told by one.
+    """
+    await context.read_offsets()
+    place = read_place(context.offset_of(partition))
+    if place is None or place.start < error.confirmed:
+        return error
+    return Retriable(
+        f"an earlier task of this connector has read the slot up to {position_text(error.confirmed)}, and stored "
+        f"{position_text(place.start)}: it is gone on from there"
+    )
 
 
 def demand_log(

@@ -16,6 +16,7 @@ import pytest
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.fetcher import PostgresCdcSource
 from fetchers.sdk import Fatal, Offset, Page, Retriable, SystemClock
+from fetchers.sdk.context import partition_key
 from fetchers.sdk.testing import FakeContext
 from tests.databases import Postgres
 
@@ -309,6 +310,48 @@ async def test_a_lost_slot_is_fatal_and_says_what_can_be_done(followed: Followed
     followed.drop()
     with pytest.raises(Fatal, match=r"no_data"):
         await followed.read(stops=is_after_snapshot)
+
+
+async def rows_of(pages: AsyncIterator[Page]) -> Page:
+    """The next page that has rows; those before it are taken."""
+    async for page in pages:
+        if len(page):
+            return page
+    raise AssertionError
+
+
+async def test_a_task_that_does_not_know_of_its_end_is_waited_for_and_gone_on_from(followed: Followed) -> None:
+    """It has stored and confirmed what its successor did not read at its start: nothing is lost, or wrong."""
+    postgres = followed.postgres
+    postgres.run("create table t (id int primary key)")
+    await followed.read(stops=is_after_snapshot)
+    context, replaced = followed.context(), followed.connector()
+    async with asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
+        async with aclosing(replaced.fetch(followed.context())) as pages:
+            postgres.run("insert into t values (1)")
+            page = await rows_of(pages)
+            followed.offsets["log"] = page.offset
+            await replaced.on_committed(SERVER, page.offset)
+            going_on = group.create_task(rows_of(pages))
+            await until_confirmed(followed, int(str(page.offset["lsn_commit"])))
+            context.stored[partition_key(SERVER)] = page.offset
+            with pytest.raises(Retriable, match="an earlier task of this connector has read the slot up to"):
+                await rows_of(followed.connector().fetch(context))
+            following = group.create_task(rows_of(followed.connector().fetch(context)))
+            while not context.retries:
+                await asyncio.sleep(0.05)
+            assert "is another connector on it" in str(context.retries[0][0])
+            going_on.cancel()
+            await asyncio.wait([going_on])
+        postgres.run("insert into t values (2)")
+        assert [(value["op"], key["id"]) for key, value in records(await following)] == [("c", 2)]
+
+
+async def until_confirmed(followed: Followed, position: int) -> None:
+    """Wait until the server has heard that this is in Kafka; the slot stays there."""
+    confirmed = "select (confirmed_flush_lsn - '0/0')::int8 from pg_replication_slots where slot_name = '{}'"
+    while followed.postgres.rows(confirmed.format(followed.postgres.name))[0][0] < position:
+        await asyncio.sleep(0.05)
 
 
 async def test_findings_say_what_is_missing_with_the_sql_that_mends_it(followed: Followed) -> None:
