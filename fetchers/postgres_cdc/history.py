@@ -16,10 +16,10 @@ import psycopg
 import psycopg.errors
 from psycopg.rows import dict_row
 
-from fetchers.postgres_cdc.catalogue import Catalogue, SlotMovedError, choices
+from fetchers.postgres_cdc.catalogue import Catalogue, choices
 from fetchers.postgres_cdc.config import PostgresCdcConfig
-from fetchers.postgres_cdc.place import Origin, Place, SnapshotPlace, position_text, read_place, read_position
-from fetchers.sdk import Fatal, FetchContext, FetchError, Partition, Retriable
+from fetchers.postgres_cdc.place import Origin, Place, SnapshotPlace, position_text, read_position
+from fetchers.sdk import Fatal, Retriable
 from fetchers.toolkit.databases import PASSING
 
 
@@ -127,20 +127,25 @@ def demand_history(here: History, origin: Origin, place: Place | SnapshotPlace, 
         )
 
 
-async def after_last_reader(context: FetchContext, partition: Partition, error: SlotMovedError) -> FetchError:
-    """What to raise where the slot has gone on beyond the place: the same, or ``Retriable``.
+def demand_server(here: History, origin: Origin, place: Place | SnapshotPlace) -> None:
+    """See that a slot of the connector's name is its own on this server; raises ``Fatal``, or ``Retriable``.
 
-    An earlier task of the connector may have held the slot until now, not knowing that it was replaced. The server
-    hears of nothing that is not stored before: no offset that is read afterwards lies before what it was told by one.
+    ``place``: the last that was stored, ``origin``: its. By its name and position alone it could be that of another
+    connector, where the address leads to another server by now.
     """
-    await context.read_offsets()
-    place = read_place(context.offset_of(partition))
-    if place is None or place.start < error.confirmed:
-        return error
-    return Retriable(
-        f"an earlier task of this connector has read the slot up to {position_text(error.confirmed)}, and stored "
-        f"{position_text(place.start)}: it is gone on from there"
-    )
+    if not origin.log_of:
+        return
+    is_there = origin.log_of == here.log_of
+    if is_there and origin.timeline:
+        if here.is_replica:
+            raise Retriable("it is a replica, and the slot of its primary would stay")
+        if here.ends is not None and (here.timeline, here.begin) != (origin.timeline, origin.begin):
+            is_there = here.ends.get((origin.timeline, origin.begin), 0) >= place.reached
+    if not is_there:
+        raise Fatal(
+            f"this is another server than the connector has read: its log is {here.log_of}, timeline {here.timeline}, "
+            f"and {origin.log_of} was read, on timeline {origin.timeline or '?'} up to {position_text(place.reached)}"
+        )
 
 
 def demand_log(

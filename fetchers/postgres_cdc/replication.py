@@ -19,9 +19,10 @@ from threading import Lock
 from typing import Any
 
 import psycopg
+import psycopg.errors
 from psycopg import pq
 
-from fetchers.postgres_cdc.catalogue import choices, failure, quoted_name, refusal
+from fetchers.postgres_cdc.catalogue import ReplicaError, choices, failure, quoted_name, refusal
 from fetchers.postgres_cdc.columns import SESSION
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.history import demand_log, history
@@ -69,11 +70,16 @@ def replication_session(config: PostgresCdcConfig) -> Iterator[psycopg.Connectio
 def created_slot(config: PostgresCdcConfig) -> Iterator[tuple[int, str, Origin]]:
     """Make the slot: where its log begins, and the name of the snapshot of just that moment, while this is open."""
     with replication_session(config) as connection:
-        origin = history(connection).origin
+        here = history(connection)
         name = quoted_name(config.slot_name, connection)
         sql = f"CREATE_REPLICATION_SLOT {name} LOGICAL pgoutput EXPORT_SNAPSHOT"
-        ((_, position, snapshot, _),) = connection.execute(sql.encode()).fetchall()
-        yield read_position(position), snapshot, origin
+        try:
+            ((_, position, snapshot, _),) = connection.execute(sql.encode()).fetchall()
+        except psycopg.errors.FeatureNotSupported as error:
+            if here.is_replica:  # as for _NOT_SUPPORTED
+                raise ReplicaError(f"{config.database_hostname}: {str(error).splitlines()[0]}") from error
+            raise
+        yield read_position(position), snapshot, here.origin
 
 
 class Replication:

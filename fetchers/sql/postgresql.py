@@ -19,7 +19,16 @@ import pyarrow as pa
 from fetchers.sdk import Fatal, FetchError, Retriable
 from fetchers.sdk.reach import AllowedAddresses
 from fetchers.sql.config import JdbcConfig
-from fetchers.sql.database import BATCH_BYTES, Blocking, MistypedError, NoTableError, Range, Relation, Table, wrapped
+from fetchers.sql.database import (
+    BATCH_BYTES,
+    Blocking,
+    MistypedError,
+    NoTableError,
+    Range,
+    Relation,
+    Table,
+    wrapped,
+)
 from fetchers.sql.kinds import (
     BOOLEAN,
     BYTES,
@@ -54,6 +63,10 @@ _PLAIN = {"int2": INT16, "int4": INT32, "int8": INT64, "float4": FLOAT32, "float
 _PLAIN |= {"bpchar": STRING, "varchar": STRING, "text": STRING, "bytea": BYTES, "date": DATE}
 _ANY_BYTES = Kind(STRING.form, STRING.arrow, judge=utf8)
 """Texts of a database without an encoding."""
+_STANDBY = (
+    "The server is a standby, which cannot tell which transactions of its primary are open: name the primary, "
+    "or set late.commits=ignore, and rows may be lost."
+)
 _UNSEEN = {
     "f": "Writers of a foreign table are on its own server, and are not seen here: read it there",
     "m": "A materialized view shows a late commit when it is refreshed: read a table or a plain view",
@@ -106,6 +119,8 @@ class PostgresDatabase:
         self._connection: Any = None
         self._cursor: Any = None
         """Of the rows that are being read."""
+        self._is_primary = False
+        """Whether the server is known to be no standby; none becomes one while it runs."""
         self._takes_any_bytes = False
         """Whether the database has no encoding."""
         self._calls = ExclusiveCalls(self._release, interrupt=self._cancel)
@@ -269,11 +284,17 @@ class PostgresDatabase:
         found: str | None = (await self._call(lambda: self._select(sql)))[0]["bound"]
         return found
 
+    async def _is_standby(self) -> bool:
+        return bool((await self._call(lambda: self._select("select pg_is_in_recovery() as it")))[0]["it"])
+
     async def holders(self, wanted: Range) -> frozenset[Holder]:
         """By ids: transactions that hold a lock for writing: on the table; on any where it is a view.
 
         By time: every open transaction. An ordinary user does not see the type of other roles' sessions.
         """
+        if not self._is_primary and await self._is_standby():
+            raise Retriable(f"{self._config.url.host}: {_STANDBY}")  # it may be about to take over
+        self._is_primary = True
         here = "l.database = (select oid from pg_database where datname = current_database())"
         locks = f"l.locktype = 'relation' and l.mode in ({_WRITING}) and {here}"
         family = ""
@@ -330,8 +351,8 @@ class PostgresDatabase:
 
     async def trouble(self, wanted: Range) -> str | None:
         """A standby does not know of its primary's transactions, and a sequence with a cache gives old numbers late."""
-        if (await self._call(lambda: self._select("select pg_is_in_recovery() as it")))[0]["it"]:
-            return "The server is a standby, which cannot tell which transactions are open: name the primary."
+        if await self._is_standby():
+            return _STANDBY
         if wanted.relation.table is None:
             return None
         oid = f"to_regclass({text_literal(wanted.relation.source)})::oid"

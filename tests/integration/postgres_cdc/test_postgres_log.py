@@ -412,6 +412,13 @@ async def test_a_slot_that_may_be_somebody_elses_stays_and_the_sql_is_told(follo
     followed.offsets = {"log": {"lsn_commit": 1}}
     with pytest.raises(Fatal, match=f"somebody else.*{sql}"):
         await deleted(followed)
+    for other in (
+        {"log_of": "4711"},
+        {"timeline": 7, "timeline_begin": 4711},
+    ):  # an address that leads elsewhere by now
+        followed.offsets = {"log": {**stored["log"], **other}}
+        with pytest.raises(Fatal, match=f"this is another server than.*{sql}"):
+            await deleted(followed)
     followed.offsets = stored
     followed.properties["slot.drop.on.delete"] = "false"
     assert not await deleted(followed)
@@ -423,6 +430,9 @@ async def test_a_slot_that_may_be_somebody_elses_stays_and_the_sql_is_told(follo
     assert await deleted(followed, {**followed.properties, "database.hostname": "elsewhere"})
     assert not postgres.rows(SLOTS.format(postgres.name))
     assert postgres.rows(PUBLICATIONS) == [("dbz_publication",)]
+    followed.offsets = {"log": {**stored["log"], "log_of": "4711"}}
+    with pytest.raises(Fatal, match=f"this is another server than.*{sql}"):  # where the slot is there still
+        await deleted(followed)
 
 
 async def test_a_column_that_a_list_does_not_meet_is_told(postgres: Postgres) -> None:
