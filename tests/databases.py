@@ -297,10 +297,9 @@ class Postgres:
 
 
 @contextmanager
-def own_postgres(made: Postgres, encoding: str = "UTF8") -> Iterator[Postgres]:
+def own_postgres(made: Postgres, settings: str = "") -> Iterator[Postgres]:
     """Make it, and drop it in the end. What a failed test left prepared there would hold up other databases too."""
-    own = f"encoding '{encoding}' template template0 locale 'C'" if encoding != "UTF8" else ""
-    made.run(f"create database {made.name} {own}", name="postgres")
+    made.run(f"create database {made.name} {settings}", name="postgres")
     yield made
     each = (
         "select 'rollback prepared ' || quote_literal(gid) from pg_prepared_xacts where database = current_database()"
@@ -313,20 +312,6 @@ def own_postgres(made: Postgres, encoding: str = "UTF8") -> Iterator[Postgres]:
 def postgres(postgres_server: DatabaseServer) -> Iterator[Postgres]:
     """An empty database, which is dropped in the end."""
     with own_postgres(Postgres(postgres_server, f"test_{uuid.uuid4().hex[:10]}")) as made:
-        yield made
-
-
-@pytest.fixture
-def postgres_without_encoding(postgres_server: DatabaseServer) -> Iterator[Postgres]:
-    """An empty database whose texts are any bytes (``SQL_ASCII``)."""
-    with own_postgres(Postgres(postgres_server, f"test_{uuid.uuid4().hex[:10]}"), "SQL_ASCII") as made:
-        yield made
-
-
-@pytest.fixture
-def postgres_latin1(postgres_server: DatabaseServer) -> Iterator[Postgres]:
-    """An empty database whose texts the server converts."""
-    with own_postgres(Postgres(postgres_server, f"test_{uuid.uuid4().hex[:10]}"), "LATIN1") as made:
         yield made
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from fetchers.sdk import Offset, Page
-from tests.databases import Postgres
+from tests.databases import DatabaseServer, Postgres, own_postgres
 from tests.integration.postgres_cdc.test_postgres_log import Followed, records
 
 pytestmark = pytest.mark.integration
@@ -19,12 +20,14 @@ WHY = "are no UTF-8: is the database's encoding SQL_ASCII?"
 
 
 @pytest.fixture
-def bare(postgres_without_encoding: Postgres) -> Iterator[Followed]:
+def bare(postgres_server: DatabaseServer) -> Iterator[Followed]:
     """It, followed."""
-    postgres_without_encoding.run("create table marker (id serial primary key)")
-    made = Followed(postgres_without_encoding)
-    yield made
-    made.drop()
+    settings = "encoding 'SQL_ASCII' template template0 locale 'C'"
+    with own_postgres(Postgres(postgres_server, f"test_{uuid.uuid4().hex[:10]}"), settings) as postgres:
+        postgres.run("create table marker (id serial primary key)")
+        made = Followed(postgres)
+        yield made
+        made.drop()
 
 
 def told(pages: list[Page]) -> tuple[list[tuple[str, Any]], list[str]]:

@@ -3,13 +3,32 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterator
+
 import pytest
 
-from tests.databases import Postgres
+from tests.databases import DatabaseServer, Postgres, own_postgres
 from tests.integration.sql.reading import RealContext, read_until, rows_of
 from tests.jdbc_sink_suite import batch_of, order, running
 
 pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def postgres_without_encoding(postgres_server: DatabaseServer) -> Iterator[Postgres]:
+    """An empty database whose texts are any bytes (``SQL_ASCII``)."""
+    settings = "encoding 'SQL_ASCII' template template0 locale 'C'"
+    with own_postgres(Postgres(postgres_server, f"test_{uuid.uuid4().hex[:10]}"), settings) as made:
+        yield made
+
+
+@pytest.fixture
+def postgres_latin1(postgres_server: DatabaseServer) -> Iterator[Postgres]:
+    """An empty database whose texts the server converts."""
+    settings = "encoding 'LATIN1' template template0 locale 'C'"
+    with own_postgres(Postgres(postgres_server, f"test_{uuid.uuid4().hex[:10]}"), settings) as made:
+        yield made
 
 
 async def test_texts_of_another_encoding_come_as_what_they_are(postgres_latin1: Postgres) -> None:
