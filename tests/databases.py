@@ -297,9 +297,9 @@ class Postgres:
 
 
 @contextmanager
-def own_postgres(made: Postgres) -> Iterator[Postgres]:
+def own_postgres(made: Postgres, settings: str = "") -> Iterator[Postgres]:
     """Make it, and drop it in the end. What a failed test left prepared there would hold up other databases too."""
-    made.run(f"create database {made.name}", name="postgres")
+    made.run(f"create database {made.name} {settings}", name="postgres")
     yield made
     each = (
         "select 'rollback prepared ' || quote_literal(gid) from pg_prepared_xacts where database = current_database()"

@@ -22,6 +22,7 @@ from fetchers.postgres_cdc.place import position_text
 from fetchers.sdk import Fatal, FetchError, Retriable
 from fetchers.toolkit.databases import PASSING
 from fetchers.toolkit.name_lists import NameFilter
+from fetchers.toolkit.postgres_texts import NO_ENCODING
 from fetchers.toolkit.refusals import postgresql_refusal
 
 _TYPES = """
@@ -78,6 +79,19 @@ class SlotInUseError(Retriable):
     """Another session reads the slot, perhaps one that is about to end."""
 
 
+class ReplicaError(Retriable):
+    """The server is a replica that cannot do this before it takes over."""
+
+
+class SlotMovedError(Fatal):
+    """The slot begins behind the place that is to be read from."""
+
+    def __init__(self, message: str, confirmed: int) -> None:
+        """``confirmed``: where it begins."""
+        super().__init__(message)
+        self.confirmed = confirmed
+
+
 @dataclass(frozen=True)
 class Slot:
     """The replication slot, as the server has it."""
@@ -99,6 +113,8 @@ def refusal(state: str, text: str, host: str) -> FetchError:
     message = text.strip().splitlines()[0]
     if state == "55006":
         return SlotInUseError(f"{host}: {message} ({state}); a slot has one reader: is another connector on it?")
+    if state == "25006":  # read_only_sql_transaction: of a replica, or a setting that a person must mend
+        return ReplicaError(f"{host}: {message} ({state}): it is a replica, or default_transaction_read_only is on")
     if state.startswith(PASSING):
         return Retriable(f"{host}: {message} ({state})")
     return Fatal(f"{host}: {message} ({state})")
@@ -143,6 +159,16 @@ class Catalogue:
         """Of a SELECT."""
         with self._connection.execute(sql.encode(), values or None) as cursor:
             return cursor.fetchall() if cursor.description else []
+
+    @property
+    def takes_any_bytes(self) -> bool:
+        """Whether the database has no encoding."""
+        return self._connection.info.parameter_status("server_encoding") == NO_ENCODING
+
+    @property
+    def is_replica(self) -> bool:
+        """Whether the server has not taken over yet, if it ever does."""
+        return bool(self.rows("select pg_is_in_recovery() as it")[0]["it"])
 
     def log_end(self) -> int:
         """How far the server's log is written."""
@@ -261,19 +287,22 @@ class Catalogue:
         """See that the log can be read from a stored offset on without a hole; raises ``Fatal``, or ``Retriable``."""
         config, slot = self._config, self.slot()
         told = choices(config.slot_name)
+        if slot is None and self.is_replica:
+            raise ReplicaError(f"{config.database_hostname} is a replica, and has no slot {config.slot_name}")
         if slot is None:
             why = "there is none: it was dropped, or the server is a replica that took over without it"
             raise Fatal(f"the slot {config.slot_name} is needed from {position_text(needed)} on, and {why}. {told}")
         if slot.confirmed > needed:
-            raise Fatal(
+            raise SlotMovedError(
                 f"the slot {config.slot_name} begins at {position_text(slot.confirmed)}, and "
-                f"{position_text(needed)} is needed: somebody else has read it. {told}"
+                f"{position_text(needed)} is needed: somebody else has read it. {told}",
+                slot.confirmed,
             )
         end = self.log_end()
         if end < needed:
             # From here the server would send nothing before it has written as much again, and leave all of that out.
             where = f"the server's log ends at {position_text(end)}, before the offset's {position_text(needed)}"
-            if self.rows("select pg_is_in_recovery() as is_replica")[0]["is_replica"]:
+            if self.is_replica:
                 raise Retriable(f"{where}: this replica is behind")
             raise Fatal(f"{where}: it is another server, or one made from an older backup or replica. {told}")
         if not self.publications():

@@ -1,8 +1,7 @@
 """``PostgresCdcSource``: a consistent snapshot of tables, then every change of them, from exactly that point on.
 
-The slot is made together with a snapshot; its tables are read, and then the log from where the slot begins. Tables that
-are read later, or again, are read in stretches beside the log. The server forgets log only behind what is committed in
-Kafka (``on_committed``). One task reads one slot.
+The slot is made together with a snapshot; its tables are read, and then the log from where the slot begins. Others are
+read in stretches beside it. The server forgets log only behind what is in Kafka (``on_committed``). A task has a slot.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from fetchers.postgres_cdc.checks import checked, demand, rights_findings, setti
 from fetchers.postgres_cdc.config import PostgresCdcConfig, findings
 from fetchers.postgres_cdc.deletion import take_away
 from fetchers.postgres_cdc.events import CapturedTable, change_form
+from fetchers.postgres_cdc.fail_over import Doubts
 from fetchers.postgres_cdc.history import demand_log, history
 from fetchers.postgres_cdc.log import Batch, Framing, Log, readable
 from fetchers.postgres_cdc.place import Place, SnapshotPlace, read_origin, read_place
@@ -29,6 +29,7 @@ from fetchers.postgres_cdc.stretches import PostgresStretches
 from fetchers.sdk import (
     Fatal,
     FetchContext,
+    FetchError,
     Finding,
     Offset,
     Page,
@@ -57,6 +58,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         """One instance reads one slot, and hears what of it is in Kafka."""
         super().__init__(config)
         self._woken = asyncio.Event()
+        self._doubts = Doubts()
         self._confirmed = 0
         """Up to where all is in Kafka."""
         self._read: frozenset[str] = frozenset()
@@ -195,7 +197,10 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             yield reading.pass_over(name)
 
     async def _blocking(self, call: Callable[[], T]) -> T:
-        return await self._context.run_blocking(call, subject="server")
+        try:
+            return await self._context.run_blocking(call, subject="server")
+        except FetchError as error:
+            raise await self._doubts.judged(error, self._context, self.partition()) from error
 
     def _now_us(self) -> int:
         return int(self._context.clock.now().timestamp() * 1_000_000)
@@ -273,6 +278,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                 if stream is None:
                     stream = await self._opened(log)
                     self._origin = stream.origin
+                    self._doubts.end()
                     telling.enter_context(stream.telling(lambda: self._confirmed))
                 await self._report_backlog(framing)  # before any page, which may wait for Kafka
                 self._woken.clear()

@@ -19,9 +19,10 @@ from threading import Lock
 from typing import Any
 
 import psycopg
+import psycopg.errors
 from psycopg import pq
 
-from fetchers.postgres_cdc.catalogue import choices, failure, quoted_name, refusal
+from fetchers.postgres_cdc.catalogue import ReplicaError, choices, failure, quoted_name, refusal
 from fetchers.postgres_cdc.columns import SESSION
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.history import demand_log, history
@@ -29,6 +30,7 @@ from fetchers.postgres_cdc.messages import Messages
 from fetchers.postgres_cdc.pgoutput import POSTGRES_EPOCH_MICROS
 from fetchers.postgres_cdc.place import Origin, Place, position_text, read_position
 from fetchers.sdk import Disconnected, Fatal, Retriable
+from fetchers.toolkit.postgres_texts import AS_IT_IS, NO_ENCODING
 
 STATUS_SECONDS_MAX = 10.0
 """Between two signs of life; a quarter of the server's ``wal_sender_timeout`` where that is less."""
@@ -68,11 +70,16 @@ def replication_session(config: PostgresCdcConfig) -> Iterator[psycopg.Connectio
 def created_slot(config: PostgresCdcConfig) -> Iterator[tuple[int, str, Origin]]:
     """Make the slot: where its log begins, and the name of the snapshot of just that moment, while this is open."""
     with replication_session(config) as connection:
-        origin = history(connection).origin
+        here = history(connection)
         name = quoted_name(config.slot_name, connection)
         sql = f"CREATE_REPLICATION_SLOT {name} LOGICAL pgoutput EXPORT_SNAPSHOT"
-        ((_, position, snapshot, _),) = connection.execute(sql.encode()).fetchall()
-        yield read_position(position), snapshot, origin
+        try:
+            ((_, position, snapshot, _),) = connection.execute(sql.encode()).fetchall()
+        except psycopg.errors.FeatureNotSupported as error:
+            if here.is_replica:  # as for _NOT_SUPPORTED
+                raise ReplicaError(f"{config.database_hostname}: {str(error).splitlines()[0]}") from error
+            raise
+        yield read_position(position), snapshot, here.origin
 
 
 class Replication:
@@ -112,6 +119,8 @@ class Replication:
         """Of all that comes."""
         slot = quoted_name(self._config.slot_name, self._connection)
         publication = quoted_name(self._config.publication_name, self._connection).replace("'", "''")
+        if self._connection.info.parameter_status("server_encoding") == NO_ENCODING:
+            self._connection.execute(AS_IT_IS.encode())
         found = self._libpq.exec_(
             f"START_REPLICATION SLOT {slot} LOGICAL {position_text(place.start)} "
             f"(proto_version '1', publication_names '{publication}')".encode()

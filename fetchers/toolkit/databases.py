@@ -156,6 +156,7 @@ def connect_postgresql(login: Login, *, addresses: AllowedAddresses, program: st
         "sslmode": mode,
         "application_name": program,
         "connect_timeout": f"{CONNECT_SECONDS_MAX:.0f}",
+        "client_encoding": "UTF8",  # else the database's own, whatever Arrow takes texts for
         **KEPT_ALIVE,
         "options": options + (f" -c search_path={path}" if path else ""),
     }

@@ -151,7 +151,7 @@ async def test_doubtful_letters_are_rejected_in_every_type_and_query(each_mysql:
     assert [at for at, _ in rejected] == list(range(1, len(names) + 1))
     for (_, message), name in zip(rejected, names, strict=True):
         charset = charsets[int(name[1:].partition("_")[0])]
-        assert message.startswith(f"column {name}: ")
+        assert f": column {name}: " in message
         assert message.endswith(f"the bytes {DOUBTFUL[charset].lower()} are no text in {charset}")
     assert json.loads(pages[0].original(1)[0] or b"")[names[0]] is None
 
