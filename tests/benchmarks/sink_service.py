@@ -113,7 +113,7 @@ async def measure_upserts(bench: Field, *, records: int) -> list[Row]:
         raise RuntimeError(f"the table holds {found}, and should {expected}")
     rate, cost = passage.records_per_second, sum(passage.cpu_micros_a_record.values())
     what = f"topic of {records:,} Avro records → PostgreSQL, upserts, end to end ({cost:.1f} µs of processor time each)"
-    return [Row(what, f"{rate:,.0f}/s", "≥ 60,000/s", rate >= 60_000)]
+    return [Row(what, f"{rate:,.0f}/s", "≥ 60,000/s, as Confluent's sink is not to be had", rate >= 60_000)]
 
 
 async def _registered(registry: str, topic: str) -> int:
