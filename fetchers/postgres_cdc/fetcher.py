@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from fetchers.postgres_cdc.backlog import telling_backlog
 from fetchers.postgres_cdc.captured import CapturedTables
 from fetchers.postgres_cdc.catalogue import Catalogue, SlotInUseError, catalogue, takes_table
 from fetchers.postgres_cdc.checks import checked, demand, rights_findings, settings_findings
@@ -45,8 +46,8 @@ BESIDE_SECONDS = 0.1
 """Between two looks at the log while tables are read beside it and nothing comes."""
 QUIET_SECONDS = 5.0
 """Between two looks at a log that says nothing; and between two offsets that only move on."""
-BACKLOG_SECONDS = 30.0
-"""Between two questions how much log the slot holds back."""
+FORGETTING_SECONDS = 30.0
+"""Between two questions which tables were dropped."""
 
 
 class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
@@ -63,7 +64,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         """Up to where all is in Kafka."""
         self._read: frozenset[str] = frozenset()
         """Tables that the stored progress calls read."""
-        self._backlog_due = 0.0
+        self._forgetting_due = 0.0
         self._form = change_form(config, self.version)
 
     def partition(self) -> Partition:
@@ -154,8 +155,10 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                 yield page
             async for page in self._keyless(reading, stretches):
                 yield page
-            async for page in self._log(place if isinstance(place, Place) else Place(place.log), reading, stretches):
-                yield page
+            async with telling_backlog(context, self.config):
+                start = place if isinstance(place, Place) else Place(place.log)
+                async for page in self._log(start, reading, stretches):
+                    yield page
         finally:
             reader.close()
 
@@ -280,7 +283,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                     self._origin = stream.origin
                     self._doubts.end()
                     telling.enter_context(stream.telling(lambda: self._confirmed))
-                await self._report_backlog(framing)  # before any page, which may wait for Kafka
+                await self._forget_dropped(framing)
                 self._woken.clear()
                 pages, place = await self._blocking(partial(self._drained, log, stretches))
                 for page in pages:
@@ -342,20 +345,19 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
 
         return await self._blocking(ask)
 
-    async def _report_backlog(self, framing: Framing) -> None:
-        """From time to time; and forget tables that were dropped, once the log has told all of them."""
+    async def _forget_dropped(self, framing: Framing) -> None:
+        """From time to time forget tables that were dropped, once the log has told all of them."""
         now = self._context.clock.monotonic()
-        if now < self._backlog_due:
+        if now < self._forgetting_due:
             return
-        self._backlog_due = now + BACKLOG_SECONDS
+        self._forgetting_due = now + FORGETTING_SECONDS
         gone, behind = self._dropped
         if framing.place.commit >= behind and not framing.is_open:
             framing.forget(gone)
             self._tables.forget(gone)
             self._dropped = gone, behind = (), 0
-        with suppress(Retriable):  # the log itself tells of a server that is away
-            self._context.report_backlog(await self._asked(Catalogue.backlog))
-            if not gone:
+        if not gone:
+            with suppress(Retriable):  # the log itself tells of a server that is away
                 self._dropped = await self._asked(lambda server: server.dropped(framing.oids))
 
     def _drained(self, log: Log, stretches: PostgresStretches) -> tuple[list[Page], Place | None]:
