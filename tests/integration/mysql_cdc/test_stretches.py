@@ -40,7 +40,7 @@ KEYED = {
     "binary(3)": ["x'00'", "x'61'", "x'ffff'"],
     "enum('z','a','m')": ["'z'", "'a'", "'m'"],
     "set('z','a')": ["''", "'z'", "'a'", "'z,a'"],
-    SET_OF_64: [str(number) for number in (1, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 2, 2**64 - 1)],
+    SET_OF_64: [str(number) for number in (2**53, 2**53 + 1, 2**63, 2**63 + 1, 2**64 - 1)],
     "bit(9)": ["0", "5", "511"],
     "year": ["0", "1999", "2024"],
     "date": ["'0000-00-00'", "'1000-01-01'", "'2024-02-29'", "'9999-12-31'"],
@@ -159,6 +159,7 @@ async def test_keys_of_every_type_are_gone_on_from(each_mysql: MySql) -> None:
     """Each row once and in order, one a stretch; alone and as the second column of a key."""
     keys = {
         **KEYS,
+        "table.poll.interval.ms": "5000",  # there are many tables to look at
         "snapshot.fetch.size": "1",
         "event.form": "row",
         "bigint.unsigned.handling.mode": "precise",
