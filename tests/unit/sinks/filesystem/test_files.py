@@ -271,9 +271,7 @@ async def test_files_of_a_silent_topic_end_by_the_clock(key: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("key", "after_a_put_seconds"), [("rotate__idle__interval__ms", 60), ("rotate__schedule__interval__ms", 45)]
 )
-async def test_the_worker_is_asked_for_a_flush_at_the_moment_of_the_clock(
-    key: str, after_a_put_seconds: float, tmp_path: Path
-) -> None:
+async def test_a_flush_is_asked_for_at_the_moment(key: str, after_a_put_seconds: float, tmp_path: Path) -> None:
     """So that files wait no longer than their key says, also where no record comes then."""
     clock = FixedClock(SET_CLOCK.at)
     asked: list[float] = []
