@@ -68,7 +68,17 @@ RUN_BY_ANOTHER = "Run as a superuser, or as who owns the publication and the tab
 _MADE_BY_ANOTHER = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation)
 _SLOT = """
 select active, active_pid, plugin, database::text as database, wal_status,
-  (confirmed_flush_lsn - '0/0')::int8 as confirmed from pg_replication_slots where slot_name = %s"""
+  (confirmed_flush_lsn - '0/0')::int8 as confirmed,
+  to_jsonb(s) ->> 'invalidation_reason' as reason,
+  (to_jsonb(s) ->> 'synced')::bool and pg_is_in_recovery() as is_replicas
+from pg_replication_slots s where slot_name = %s"""
+"""Columns that came with version 17 are NULL before it."""
+_REASONS = {
+    "rows_removed": "has removed rows of its catalogue that the slot {0} needed (is hot_standby_feedback off?)",
+    "wal_level_insufficient": "gave up the slot {0}, because wal_level was not logical on the primary",
+    "idle_timeout": "gave up the slot {0}, because nobody read it for longer than idle_replication_slot_timeout",
+}
+"""What has become of a slot, by ``invalidation_reason``; else its log is gone."""
 
 
 _LOG_END = "case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_flush_lsn() end"
@@ -85,6 +95,8 @@ class Slot:
     confirmed: int
     """Position up to which the server may have forgotten the log."""
     active_pid: int | None
+    is_replicas: bool = False
+    """Whether the server is a replica that keeps its primary's slot, which nobody reads before it has taken over."""
 
 
 def failure(error: psycopg.Error, host: str) -> FetchError:
@@ -147,6 +159,10 @@ class Catalogue:
     def log_end(self) -> int:
         """How far the server's log is written."""
         return int(self.rows(f"select (({_LOG_END}) - '0/0')::int8 as position")[0]["position"])
+
+    def is_replica(self) -> bool:
+        """Whether the server follows another one."""
+        return bool(self.rows("select pg_is_in_recovery() as is_replica")[0]["is_replica"])
 
     def backlog(self) -> int:
         """Bytes of log that the server keeps for the slot; 0 where there is no slot."""
@@ -254,16 +270,21 @@ class Catalogue:
             told = f"the slot {name} is of plugin {row['plugin']} and database {row['database']}"
             raise Fatal(f"{told}: name another in slot.name")
         if row["wal_status"] == "lost":
-            raise Fatal(f"the server has removed log that the slot {name} needed. {choices(name)}")
-        return Slot(row["confirmed"] or 0, row["active_pid"])
+            told = _REASONS.get(row["reason"] or "", "has removed log that the slot {0} needed").format(name)
+            raise Fatal(f"the server {told}. {choices(name)}")
+        return Slot(row["confirmed"] or 0, row["active_pid"], is_replicas=bool(row["is_replicas"]))
 
     def demand_log(self, needed: int) -> None:
         """See that the log can be read from a stored offset on without a hole; raises ``Fatal``, or ``Retriable``."""
         config, slot = self._config, self.slot()
         told = choices(config.slot_name)
         if slot is None:
+            if config.slot_failover and self.is_replica():
+                raise Retriable(f"this replica has not taken over, and does not keep the slot {config.slot_name} yet")
             why = "there is none: it was dropped, or the server is a replica that took over without it"
             raise Fatal(f"the slot {config.slot_name} is needed from {position_text(needed)} on, and {why}. {told}")
+        if slot.is_replicas:
+            raise Retriable(f"this replica has not taken over: it keeps the slot {config.slot_name} for that")
         if slot.confirmed > needed:
             raise Fatal(
                 f"the slot {config.slot_name} begins at {position_text(slot.confirmed)}, and "
@@ -273,7 +294,7 @@ class Catalogue:
         if end < needed:
             # From here the server would send nothing before it has written as much again, and leave all of that out.
             where = f"the server's log ends at {position_text(end)}, before the offset's {position_text(needed)}"
-            if self.rows("select pg_is_in_recovery() as is_replica")[0]["is_replica"]:
+            if self.is_replica():
                 raise Retriable(f"{where}: this replica is behind")
             raise Fatal(f"{where}: it is another server, or one made from an older backup or replica. {told}")
         if not self.publications():
