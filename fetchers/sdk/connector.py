@@ -125,8 +125,8 @@ class SourceConnector(ABC, Generic[C]):
     def check_offsets(self, offsets: Sequence[tuple[Partition, Offset | None]]) -> None:
         """Look at offsets that a person wants to set (None: to forget); ValueError refuses them, with a text for it.
 
-        Called in a thread, on an instance that fetches nothing, while the connector is stopped (KIP-875). After 60 s the
-        request is refused, and the thread is left to end by itself; so it is with ``forgotten_with``.
+        Called in a thread, on an instance that fetches nothing, while the connector is stopped (KIP-875). After 60 s
+        the request is refused, and the thread is left to end by itself; so it is with ``forgotten_with``.
         """
         del offsets
 
