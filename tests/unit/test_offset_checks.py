@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from threading import Event
 from types import SimpleNamespace
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import pytest
 
@@ -27,25 +29,16 @@ REST_SECONDS = 90
 TEXT = "the file is shorter"
 
 
-class Asked:
-    """What both connectors do when they are asked; a class of its own, since each request makes new instances."""
-
-    does: ClassVar[Callable[[object], object]] = lambda _asked: None
-    release: ClassVar[Event] = Event()
-
-    @classmethod
-    def hang(cls, _asked: object) -> None:
-        """As a client does that waits for a server which never answers."""
-        cls.release.wait()
-
-    @staticmethod
-    def refuse(_asked: object) -> None:
-        """With a text for a person."""
-        raise ValueError(TEXT)
+ASKED: dict[str, Callable[[object], object]] = {}
+"""What connectors do when they are asked, by the key of their configs: of each test its own, since a thread that was
+left behind by one may come to it while the next one runs."""
 
 
 class SourceConfig(FetcherConfig):
-    """Of a source without keys."""
+    """Of a source."""
+
+    asked: str
+    """The key of what it does."""
 
 
 class Source(SourceConnector[SourceConfig]):
@@ -53,11 +46,11 @@ class Source(SourceConnector[SourceConfig]):
 
     def check_offsets(self, offsets: Sequence[tuple[Partition, Offset | None]]) -> None:
         """As the test says."""
-        Asked.does(offsets)
+        ASKED[self.config.asked](offsets)
 
     def forgotten_with(self, partition: Partition, stored: Sequence[Partition]) -> Sequence[Partition]:
         """All others; the first of them may be waited for as well."""
-        Asked.does(stored)
+        ASKED[self.config.asked](stored)
         return [other for other in stored if other != partition]
 
     async def fetch(self, context: FetchContext) -> AsyncGenerator[Page, None]:
@@ -68,7 +61,10 @@ class Source(SourceConnector[SourceConfig]):
 
 
 class EmptyConfig(SinkConfig):
-    """Of a sink without keys."""
+    """Of a sink."""
+
+    asked: str
+    """The key of what it does."""
 
 
 class Sink(SinkConnector[EmptyConfig]):
@@ -79,62 +75,84 @@ class Sink(SinkConnector[EmptyConfig]):
 
     def check_offsets(self, offsets: Mapping[tuple[str, int], int | None]) -> None:
         """As the test says."""
-        Asked.does(offsets)
+        ASKED[self.config.asked](offsets)
 
 
-SOURCE = {"name": "c", "connector.class": f"{__name__}:Source", "topic": "t"}
-SINK = {"name": "s", "connector.class": f"{__name__}:Sink", "topics": "t"}
+@dataclass(frozen=True)
+class Connectors:
+    """One of each kind, and who asks them as the control plane does."""
+
+    checks: OffsetChecks
+    asked: str
+    release: Event
+
+    @property
+    def source(self) -> dict[str, str]:
+        """Its config."""
+        return {"name": "c", "connector.class": f"{__name__}:Source", "topic": "t", "asked": self.asked}
+
+    @property
+    def sink(self) -> dict[str, str]:
+        """Its config."""
+        return {"name": "s", "connector.class": f"{__name__}:Sink", "topics": "t", "asked": self.asked}
+
+    def do(self, does: Callable[[object], object]) -> None:
+        """What they do from now on."""
+        ASKED[self.asked] = does
+
+    def hang(self) -> None:
+        """As a client does that waits for a server which never answers."""
+        self.do(lambda _asked: self.release.wait())
 
 
 @pytest.fixture
-def checks(monkeypatch: pytest.MonkeyPatch) -> Iterator[OffsetChecks]:
-    """As the control plane makes them; their threads end with the test."""
-    monkeypatch.setattr(Asked, "release", Event())
+def made() -> Iterator[Connectors]:
+    """Their threads end with the test."""
     providers, findings = ConfigProviders.parse({}, environ={})
     assert not findings
-    calls = ForeignCalls()
+    calls, release = ForeignCalls(), Event()
     try:
-        yield OffsetChecks(WORKER, providers.resolve, calls)
+        yield Connectors(OffsetChecks(WORKER, providers.resolve, calls), uuid.uuid4().hex, release)
     finally:
-        Asked.release.set()
+        release.set()
         calls.close()
 
 
-def do(monkeypatch: pytest.MonkeyPatch, does: Callable[[object], object]) -> None:
-    """What the connectors do from now on."""
-    monkeypatch.setattr(Asked, "does", staticmethod(does))
+def refuse(_asked: object) -> None:
+    """With a text for a person."""
+    raise ValueError(TEXT)
 
 
-async def test_a_connector_says_what_it_thinks(checks: OffsetChecks, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connector_says_what_it_thinks(made: Connectors) -> None:
     """Of what is asked, and its refusal is handed on."""
     seen: list[object] = []
-    do(monkeypatch, seen.append)
-    forgotten_with = await checks.of_source(SOURCE, [(HERE, None)])
+    made.do(seen.append)
+    forgotten_with = await made.checks.of_source(made.source, [(HERE, None)])
     assert await forgotten_with(HERE, [HERE, THERE]) == [THERE]
-    await checks.of_sink(SINK, {("t", 0): 3})
+    await made.checks.of_sink(made.sink, {("t", 0): 3})
     assert seen == [[(HERE, None)], [HERE, THERE], {("t", 0): 3}]
-    do(monkeypatch, Asked.refuse)
-    for asked in (checks.of_source(SOURCE, [(HERE, None)]), checks.of_sink(SINK, {("t", 0): 3})):
+    made.do(refuse)
+    for asked in (made.checks.of_source(made.source, [(HERE, None)]), made.checks.of_sink(made.sink, {("t", 0): 3})):
         with pytest.raises(ValueError, match=TEXT):
             await asked
 
 
-async def test_a_config_that_cannot_be_read_any_more(checks: OffsetChecks) -> None:
+async def test_a_config_that_cannot_be_read_any_more(made: Connectors) -> None:
     """Such as one whose class has gone since it was written."""
     nowhere = {"connector.class": "nowhere:None"}
     with pytest.raises(ValueError, match="Failed to modify offsets for source connector c"):
-        await checks.of_source({**SOURCE, **nowhere}, [(HERE, None)])
+        await made.checks.of_source({**made.source, **nowhere}, [(HERE, None)])
     with pytest.raises(ValueError, match="Failed to modify offsets for sink connector s"):
-        await checks.of_sink({**SINK, **nowhere}, {("t", 0): 3})
+        await made.checks.of_sink({**made.sink, **nowhere}, {("t", 0): 3})
 
 
 @pytest.mark.looptime
-async def test_a_connector_that_hangs_is_not_asked_twice(checks: OffsetChecks, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connector_that_hangs_is_not_asked_twice(made: Connectors) -> None:
     """Its thread hangs on, and another request is told so at once."""
-    do(monkeypatch, Asked.hang)
+    made.hang()
     asks: list[Callable[[], Any]] = [
-        lambda: checks.of_source(SOURCE, [(HERE, None)]),
-        lambda: checks.of_sink(SINK, {("t", 0): 3}),
+        lambda: made.checks.of_source(made.source, [(HERE, None)]),
+        lambda: made.checks.of_sink(made.sink, {("t", 0): 3}),
     ]
     for ask in asks:
         with pytest.raises(TimeoutError, match="did not return within 60 s"):
@@ -144,19 +162,17 @@ async def test_a_connector_that_hangs_is_not_asked_twice(checks: OffsetChecks, m
 
 
 @pytest.mark.looptime
-async def test_a_request_about_a_source_that_hangs_is_refused(
-    checks: OffsetChecks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_request_about_a_source_that_hangs_is_refused(made: Connectors) -> None:
     """Within a minute, and before anything is fenced or written."""
-    do(monkeypatch, Asked.hang)
+    made.hang()
     touched: list[object] = []
 
     async def touch(*asked: object) -> Any:
         touched.append(asked)
 
-    sources = SourceOffsetAccess("g", touch, touch, _no_clients, checks.of_source, task_count=lambda _name: 9)
+    sources = SourceOffsetAccess("g", touch, touch, _no_clients, made.checks.of_source, task_count=lambda _name: 9)
     with pytest.raises(BadRequestError, match=SILENT):
-        await sources.alter("c", SOURCE, [(HERE, None)])
+        await sources.alter("c", made.source, [(HERE, None)])
     assert asyncio.get_running_loop().time() < REST_SECONDS
     assert touched == []
 
@@ -186,18 +202,16 @@ async def test_a_source_that_hangs_when_it_is_asked_what_else_to_forget(monkeypa
     monkeypatch.setattr("service.herder.offsets._clients", none)
     sources = SourceOffsetAccess("g", none, none, _no_clients, agree, task_count=lambda _name: 0)
     with pytest.raises(BadRequestError, match=SILENT):
-        await sources.alter("c", SOURCE, [(HERE, None)])
+        await sources.alter("c", {}, [(HERE, None)])
 
 
 @pytest.mark.looptime
-async def test_a_request_about_a_sink_that_hangs_is_refused(
-    checks: OffsetChecks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_request_about_a_sink_that_hangs_is_refused(made: Connectors) -> None:
     """The same for a sink, whose target may be away."""
-    do(monkeypatch, Asked.hang)
-    sinks = SinkOffsetAccess(_no_clients, lambda name, _config: f"connect-{name}", checks.of_sink)
+    made.hang()
+    sinks = SinkOffsetAccess(_no_clients, lambda name, _config: f"connect-{name}", made.checks.of_sink)
     with pytest.raises(BadRequestError, match="could not be asked within 60 s how far it is"):
-        await sinks._check(SINK, {("t", 0): 3})
+        await sinks._check(made.sink, {("t", 0): 3})
 
 
 def _no_clients(_role: str, _config: object) -> KafkaSettings:
