@@ -156,8 +156,8 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             async for page in self._keyless(reading, stretches):
                 yield page
             async with telling_backlog(context, self.config):
-                async for made in self._log(place if isinstance(place, Place) else Place(place.log), reading, stretches):
-                    yield made
+                async for one in self._log(place if isinstance(place, Place) else Place(place.log), reading, stretches):
+                    yield one
         finally:
             reader.close()
 
