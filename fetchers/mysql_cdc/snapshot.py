@@ -292,7 +292,8 @@ class KeyTexts:
         condition is one that both servers read a range of the index for, as they do not for tuples.
         """
         if after and after[-1].startswith(_ORDER) and len(after[-1]) == len(self._order):
-            after = after[:-1] if after[-1] == self._order else ()  # never a key's text, however many columns it has now
+            # Never a key's own text, however many columns it has now.
+            after = after[:-1] if after[-1] == self._order else ()
         after = after if len(after) == len(self._keys) else ()
         order = ", ".join(_quoted(column.name) for column in self._keys)
         where = f" WHERE {self._behind(after)}" if after else ""

@@ -271,7 +271,7 @@ def column_of(values: Sequence[Any]) -> Any:
 
 
 def joined(first: pa.Table, second: pa.Table) -> pa.Table:
-    """Rows of two reads of one SELECT, whose columns need not have one type: by what is in them, or nothing but null."""
+    """Rows of two reads of one SELECT, whose columns may have other types: by what is in them, or nothing but null."""
     if first.schema == second.schema:
         return pa.concat_tables([first, second])
     columns = []
