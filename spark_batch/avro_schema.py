@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TypeVar
 
 from spark_batch.avro_defaults import canonical_default
 from spark_batch.avro_types import (
@@ -33,6 +34,9 @@ from spark_batch.coercion import COUNTED_FIELDS_MAX, Coerce, Coercion, InstantPa
 WIDE_DIGITS_MAX = 76
 """Of the decimals that rows may have; those of JSON are Spark's."""
 FIXED_BYTES_MAX = 1 << 20
+PARTS_MAX = 16_384
+"""Records and fields that schemas may share; of more, those that no schema had for longest are not shared."""
+_Part = TypeVar("_Part", Record, Field)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAMED = {"record", "enum", "fixed"}
 _NUMBERS = {Primitive.INT, Primitive.LONG, Primitive.FLOAT, Primitive.DOUBLE}
@@ -75,6 +79,12 @@ def parse_schema(
         reader.find("", str(document)[:80], "a record at the top of the schema")
     record = parsed if isinstance(parsed, Record) and not reader.findings else None
     return ParsedSchema(record, tuple(reader.findings), tuple(reader.coerced))
+
+
+@lru_cache(maxsize=PARTS_MAX)
+def _shared(part: _Part) -> _Part:
+    """The first of equal parts: schemas of many tables are mostly the same, such as ``source`` of change events."""
+    return part
 
 
 @dataclass(frozen=True)
@@ -259,7 +269,8 @@ class _Reader:
                 self.find(f"{path}.{name}".lstrip("."), name, f"a {attribute.replace('_', '.')} used once")
         if len(good) < len(entries):
             return None
-        return Record(full, tuple(good), doc=_text(document.get("doc")), connect=_mark(document))
+        made: Record = _shared(Record(full, tuple(good), doc=_text(document.get("doc")), connect=_mark(document)))
+        return made
 
     def _field(self, document: JsonValue, path: str, *, namespace: str) -> Field | None:
         name = document.get("name") if isinstance(document, dict) else None
@@ -281,7 +292,8 @@ class _Reader:
             default = canonical_default(slot, document["default"], is_null_first=_is_null_first(document["type"]))
             if default is None:
                 self.find(own, json.dumps(document["default"]), "a default of the (first) type")
-        return Field(name, json_name, slot, default, doc=_text(document.get("doc")))
+        made: Field = _shared(Field(name, json_name, slot, default, doc=_text(document.get("doc"))))
+        return made
 
     def _taken(self, document: dict[str, JsonValue], path: str) -> _Taken:
         wanted = document.get("json.coerce", sorted(self.coerce))

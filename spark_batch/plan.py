@@ -208,13 +208,13 @@ class ConversionPlan:
     def plain_value_schema(self) -> str:
         """Avro schema text of values before their transformations."""
         if self.contract is not None:
-            return json.dumps(without_json_names(json.loads(self.contract.schema)), separators=(",", ":"))
+            return _without_json_names(self.contract.schema)
         return '"bytes"' if self.payload_format is PayloadFormat.BYTES else '"string"'
 
     def plain_key_schema(self) -> str:
         """Avro schema text of keys before their transformations."""
         if not self.key_fields and self.key_schema is not None:
-            return json.dumps(without_json_names(json.loads(self.key_schema)), separators=(",", ":"))
+            return _without_json_names(self.key_schema)
         if not self.key_fields or self.contract is None:
             return '"string"'
         return json.dumps(self._key_record(json.loads(self.contract.schema)), separators=(",", ":"))
@@ -266,6 +266,12 @@ class ConversionPlan:
         key = {"type": "record", "name": document["name"].rpartition(".")[2] + "Key", "fields": chosen}
         namespace = namespace_of(document)
         return {**key, "namespace": namespace} if namespace else key
+
+
+def _without_json_names(schema: str) -> str:
+    """The text itself where nothing is to be left out: it is what schemas are known by, and held for each table."""
+    text = json.dumps(without_json_names(json.loads(schema)), separators=(",", ":"))
+    return schema if text == schema else text
 
 
 def _is_same(record: Record, keys: Record, name: str) -> bool:

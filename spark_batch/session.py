@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import psutil
 import pyspark
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from spark_batch.jvm import LOG4J_SETTINGS, launch_jvm
@@ -20,7 +21,7 @@ from spark_batch.pinned_settings import PINNED_SETTINGS
 from spark_batch.scratch import Scratch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 _ASKED = "spark.sql.session.timeZone"
 """A setting of every session, which a server is asked for to see whether it knows the session."""
@@ -35,6 +36,12 @@ _LATE_OPTIMIZATION = (
 )
 """Ten times HotSpot's own: only what each record goes through is worth its second compiler. Otherwise that takes half
 of the JVM's time over the first million records, most of it for what runs a few times in each micro-batch."""
+_HEAP_OF_A_START = {"MaxHeapFreeRatio": 35, "MinHeapFreeRatio": 10}
+"""Percent of the old generation that may be free, and has to be, after a full collection while Spark starts. It goes
+through a few of them, and would keep a third more than it needs from then on where Spark converts nothing."""
+_HEAP_OF_WORK = {"MaxHeapFreeRatio": 100, "MinHeapFreeRatio": 0}
+"""What the parallel collector has by itself, and is set to once Spark has started: a heap that is kept as small as that
+is collected as a whole again and again. HotSpot calls both options manageable: they may be set in a JVM that runs."""
 _LAUNCH_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -46,6 +53,7 @@ _LAUNCH_SETTINGS = {
         (
             "-Xms16m",
             "-XX:+UseParallelGC",
+            *(f"-XX:{option}={percent}" for option, percent in _HEAP_OF_A_START.items()),
             "-XX:+ExitOnOutOfMemoryError",
             "-Darrow.enable_unsafe_memory_access=true",
             "-Darrow.enable_null_check_for_get=false",
@@ -251,7 +259,25 @@ def _launch(settings: SparkSettings) -> SparkSession:
     for name, value in launch.items():
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
+    if not is_launched and _JAVA_OPTIONS not in dict(settings.options):
+        with suppress(Py4JJavaError):  # a JVM that is no HotSpot has not heeded them at its start either
+            _set_options(session, _HEAP_OF_WORK)
     return session
+
+
+def _set_options(session: SparkSession, options: Mapping[str, int]) -> None:
+    """Set manageable options of the launched JVM; raises ``Py4JJavaError`` where it is no HotSpot."""
+    jvm, gateway = cast("Any", session)._jvm, cast("Any", session.sparkContext)._gateway  # noqa: SLF001 - no public way
+    kind = jvm.java.lang.Class.forName("com.sun.management.HotSpotDiagnosticMXBean")
+    bean = jvm.java.lang.management.ManagementFactory.getPlatformMXBean(kind)
+    texts = gateway.new_array(jvm.java.lang.Class, 2)
+    texts[0] = texts[1] = jvm.java.lang.Class.forName("java.lang.String")
+    # By its interface, because nobody may call the class that the bean is of.
+    method = kind.getMethod("setVMOption", texts)
+    for name, number in options.items():
+        given = gateway.new_array(jvm.java.lang.Object, 2)
+        given[0], given[1] = name, str(number)
+        method.invoke(bean, given)
 
 
 def _remove_scratch() -> None:

@@ -32,6 +32,9 @@ START_ENDS_SECONDS_MAX = 10.0
 """For a start to end once its JVM is killed, or its channel closed, which takes a fraction of a second."""
 ANSWER_SECONDS_MAX = 10.0
 """For the question whether the JVM is still there, after something unexpected, and for a server's last word."""
+STOP_SECONDS_MAX = 15.0
+"""For a whole stop with Spark Connect: a start to end, a lost session to be left, and the last one. Enough for a last
+word; what is begun by then ends by itself."""
 CANNOT_START = "Spark cannot be started"
 """How the detail of a change begins that tells so."""
 _LOOK_SECONDS = 0.1
@@ -105,15 +108,25 @@ class SessionKeeper:
     async def stop(self) -> None:
         """End the session, or its start; none is started any more. May be called twice."""
         self._is_stopping = True
+        if self._settings.remote is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOP_SECONDS_MAX):
+                    await self._stop_remote()
+            return
         await self._end_start()
         async with self._lock:
             session, self._session = self._session, None
             starting, self._starting = self._starting, None
-            if self._settings.remote is not None:
-                if session is not None:
-                    await self._leave(session)
-            elif starting is not None:
+            if starting is not None:
                 await self._end(kill_jvm, session)
+
+    async def _stop_remote(self) -> None:
+        """Cut short, it has begun to close whatever session there is: who waits for the lock has none to leave."""
+        await self._end_start()
+        async with self._lock:
+            session, self._session, self._starting = self._session, None, None
+            if session is not None:
+                await self._leave(session)
 
     async def _start(self) -> None:
         await self._end_start()

@@ -184,7 +184,7 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
             self._takes(),
             rows_max=self.config.snapshot_fetch_size,
             lock_seconds_max=self.config.lock_seconds_max,
-            now_us=lambda: _now_us(context),
+            clock=context.clock,
         )
 
     async def _reading(

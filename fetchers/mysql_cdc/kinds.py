@@ -228,8 +228,12 @@ class Mapped:
         texts = self._texts(column)
         try:
             names = [texts.one(value) for value in column.values]
-        except UnicodeDecodeError:
-            raise NotDescribed(f"column {column.name} is declared with a value that is no text") from None
+        except UnicodeDecodeError as error:
+            told = told_bytes(error.object)
+            raise NotDescribed(
+                f"column {column.name} is declared with a value that is no text (the bytes {told}): "
+                "change the value, or leave the column out by column.exclude.list"
+            ) from None
         name = "io.debezium.data.Enum" if column.type == ENUM else "io.debezium.data.EnumSet"
         form = forms.named(
             name, forms.STRING, parameters={"allowed": ",".join(one.replace(",", r"\,") for one in names)}

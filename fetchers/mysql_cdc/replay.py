@@ -20,7 +20,7 @@ from fetchers.mysql_cdc.snapshot import log_end
 from fetchers.mysql_cdc.table_map import NotDescribed
 from fetchers.mysql_cdc.transactions import Transactions
 from fetchers.sdk import Clock, Fatal, FetchError
-from fetchers.toolkit.mysql import MySqlConnection
+from fetchers.toolkit.mysql import MySqlConnection, number_of
 
 NOBODY = 0
 """The number of a server that such a reader has."""
@@ -29,7 +29,7 @@ PAUSE_SECONDS = 1.0
 """A transaction is in the log a moment before it is listed as prepared."""
 WAIT_SECONDS_MAX = 30.0
 LOOK_SECONDS = 0.1
-_NOT_ALLOWED = ((1227,), (1401,))
+_NOT_ALLOWED = (1227, 1401)
 """What MySQL answers to ``XA RECOVER`` without the right."""
 Opened = Callable[[], AbstractAsyncContextManager[MySqlConnection]]
 
@@ -104,8 +104,7 @@ async def listed(connection: MySqlConnection) -> frozenset[str] | None:
     try:
         rows = await connection.rows("XA RECOVER" if connection.is_mariadb else "XA RECOVER CONVERT XID")
     except FetchError as error:
-        cause = error.__cause__
-        if cause is not None and cause.args[:1] in _NOT_ALLOWED:
+        if number_of(error) in _NOT_ALLOWED:
             return None
         raise
     found = set()

@@ -14,6 +14,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
@@ -49,8 +50,8 @@ from fetchers.mysql_cdc.table_map import (
     TableMap,
 )
 from fetchers.mysql_cdc.tables import Tables
-from fetchers.sdk import Fatal, Page
-from fetchers.toolkit.mysql import MySqlConnection, charsets_of
+from fetchers.sdk import Fatal, Page, Retriable
+from fetchers.toolkit.mysql import LOCK_TIMED_OUT, MySqlConnection, charsets_of
 from fetchers.toolkit.mysql_texts import TOLD_AS_THEY_ARE, key_literal, key_of_bytes, key_text, text_literal
 
 SYSTEM_DATABASES = ("mysql", "information_schema", "performance_schema", "sys")
@@ -69,7 +70,15 @@ _TYPES = {
     ("tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob"), BLOB
 )  # fmt: skip
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?")
-_CHOICE = re.compile(r"'((?:[^']|'')*)'")
+_NUMBER_OF = "CAST({} AS UNSIGNED)"
+"""Of ENUM and SET: a SET itself is compared as a double, and with its 64th member as a negative one. Neither server
+reads a range of an index for it."""
+_ORDERS = dict.fromkeys((TINY, SHORT, INT24, LONG, LONGLONG, DECIMAL, FLOAT, DOUBLE, YEAR, BIT), LONGLONG)
+_ORDERS |= dict.fromkeys((VARCHAR, STRING, BLOB), VARCHAR)
+"""Types with one order of their values."""
+_ORDER_DIGITS = 16
+_CHOICE = re.compile(rb"x'(?P<digits>[0-9a-f]*)'|'(?P<text>(?:[^']|'')*)'")
+"""A value of ENUM and SET; MySQL writes those as digits that are no text."""
 
 
 async def tables_at(connection: MySqlConnection, config: MySqlCdcConfig) -> Tables:
@@ -119,34 +128,42 @@ async def begin(connection: MySqlConnection, *, lock_seconds_max: int | None) ->
             raise Fatal("the server keeps no log: start it with log_bin")
         return await _with_gtids(connection, told["binlog_snapshot_file"], int(told["binlog_snapshot_position"]), "")
     if lock_seconds_max is not None:
-        await connection.rows(f"SET SESSION lock_wait_timeout = {lock_seconds_max}")
+        await connection.rows(f"SET @waits = @@lock_wait_timeout, SESSION lock_wait_timeout = {lock_seconds_max}")
         await connection.rows("FLUSH TABLES WITH READ LOCK")
     await connection.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT")
     place = await log_end(connection)
     if lock_seconds_max is not None:
         await connection.rows("UNLOCK TABLES")
-        await connection.rows("SET SESSION lock_wait_timeout = DEFAULT")
+        await connection.rows("SET SESSION lock_wait_timeout = @waits")
     return place
 
 
 async def tables_of(
     connection: MySqlConnection, takes: Callable[[str], bool], *, only: tuple[str, str] | None = None
 ) -> list[TableMap]:
-    """All that are wanted, by name, with their columns as they are now; ``only``: a database and a table of it."""
+    """All that are wanted, by name, with their columns as they are now; ``only``: a database and a table of it.
+
+    Raises ``Retriable`` where MariaDB leaves out a table that is being altered, with a warning and no other word.
+    """
     of = (
         f" AND {{0}}.table_schema = {text_literal(only[0])} AND {{0}}.table_name = {text_literal(only[1])}"
         if only
         else ""
     )
     rows = await connection.rows(
-        "SELECT c.table_schema AS d, c.table_name AS t, c.column_name AS n, c.data_type AS k, c.column_type AS full, "  # noqa: S608 - literals
+        "SELECT c.table_schema AS d, c.table_name AS t, c.column_name AS n, c.data_type AS k, "  # noqa: S608 - literals
+        "CONVERT(c.column_type USING binary) AS full, "  # MariaDB sends half of a surrogate pair as it is
         "c.is_nullable AS z, c.numeric_precision AS p, c.numeric_scale AS s, c.datetime_precision AS f, "
-        "c.character_maximum_length AS l, c.character_set_name AS cs, c.column_key AS ck "
+        "c.character_maximum_length AS l, c.character_set_name AS cs, c.collation_name AS co "
         "FROM information_schema.columns c JOIN information_schema.tables x ON x.table_schema = c.table_schema "
         "AND x.table_name = c.table_name WHERE x.table_type = 'BASE TABLE' "
         "AND c.table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')"
         f"{of.format('c')}{of.format('x')} ORDER BY c.table_schema, c.table_name, c.ordinal_position"
     )
+    if connection.is_mariadb:
+        warnings = await connection.rows("SHOW WARNINGS")
+        if any(int(row["code"]) == LOCK_TIMED_OUT for row in warnings):
+            raise Retriable(f"{connection.host}: a table is being altered, and could not be looked at in time")
     keys: dict[str, list[str]] = {}
     for row in await connection.rows(
         "SELECT table_schema AS d, table_name AS t, column_name AS n FROM information_schema.statistics "  # noqa: S608 - literals
@@ -183,12 +200,15 @@ def _column(row: dict[str, Any]) -> Column:
     elif made == GEOMETRY:
         scale = POINT if kind == "point" else 0
     elif made in (ENUM, SET):
-        values = tuple(one.replace("''", "'").encode() for one in _CHOICE.findall(full))
+        values = tuple(
+            one["text"].replace(b"''", b"'") if one["digits"] is None else bytes.fromhex(one["digits"].decode())
+            for one in _CHOICE.finditer(full)
+        )
     charset = UTF8MB4 if row["cs"] is not None else BINARY_CHARSET  # the session's texts are all UTF-8
     named = kind if kind in NAMED_BYTES else ""
-    is_unsigned, is_nullable = "unsigned" in full.lower(), row["z"] == "YES"
-    told_charset = str(row["cs"] or "") if made in (VARCHAR, STRING, BLOB, ENUM, SET) else ""
-    return Column(row["n"], made, size, scale, is_unsigned, charset, values, is_nullable, named, told_charset)
+    is_unsigned, is_nullable = b"unsigned" in full.lower(), row["z"] == "YES"
+    told = [str(row[name] or "") for name in ("cs", "co")] if made in (VARCHAR, STRING, BLOB, ENUM, SET) else []
+    return Column(row["n"], made, size, scale, is_unsigned, charset, values, is_nullable, named, *told)
 
 
 async def pages(
@@ -244,17 +264,18 @@ class KeyTexts:
 
     def __init__(self, tables: Tables, table: TableMap) -> None:
         """Raises ``NotDescribed`` where a column cannot be read."""
-        self._name = f"{_quoted(table.database)}.{_quoted(table.table)}"
+        self._name = quoted_name(table.database, table.table)
         kinds = [kind for kind in tables.of(table).kinds if kind is not None]
         self._columns = [kind.expression.format(_quoted(kind.column.name)) for kind in kinds]
         at = {kind.column.name: place for place, kind in enumerate(kinds)}
         self._keys = [kinds[at[name]].column for name in table.key]
+        self._order = sha256(repr([_order(column) for column in self._keys]).encode()).hexdigest()[:_ORDER_DIGITS]
         self._places = []
         """Of each column of the key, which column of a batch has its text."""
         for column in self._keys:
             if column.type in (ENUM, SET):
                 self._places.append(len(self._columns))
-                self._columns.append(f"({_quoted(column.name)} + 0)")
+                self._columns.append(_NUMBER_OF.format(_quoted(column.name)))
             elif column.told_charset not in TOLD_AS_THEY_ARE:
                 self._places.append(len(self._columns))
                 self._columns.append(key_text(_quoted(column.name), column.told_charset))
@@ -262,10 +283,13 @@ class KeyTexts:
                 self._places.append(at[column.name])
 
     def select(self, after: Sequence[str] = (), *, rows_max: int = 0) -> str:
-        """SQL of all rows, or of ``rows_max`` behind the key ``after``. Raises ``ValueError`` for a text that is none.
+        """SQL of all rows, or of ``rows_max`` behind ``after``, as ``last`` tells it, or the texts of the key alone.
 
-        The condition is one that both servers read a range of the index for, as they do not for tuples.
+        It is of all rows too where the key was altered since then. Raises ``ValueError`` for a text that is none. The
+        condition is one that both servers read a range of the index for, as they do not for tuples.
         """
+        after = tuple(after[:-1] if after[-1:] == (self._order,) else after)
+        after = after if len(after) == len(self._keys) else ()
         order = ", ".join(_quoted(column.name) for column in self._keys)
         where = f" WHERE {self._behind(after)}" if after else ""
         limit = f" LIMIT {rows_max}" if rows_max else ""
@@ -273,19 +297,28 @@ class KeyTexts:
         return f"SELECT {', '.join(self._columns)} FROM {self._name}{where}{ordered}{limit}"  # noqa: S608 - quoted
 
     def _behind(self, after: Sequence[str]) -> str:
-        if len(after) != len(self._keys):
-            message = f"the stored key has {len(after)} columns, and that of the table has {len(self._keys)}"
-            raise ValueError(message)
         made = ""
         for column, text in reversed(list(zip(self._keys, after, strict=True))):
             name, value = _quoted(column.name), _literal(column, text)
+            name = _NUMBER_OF.format(name) if column.type == SET else name
             made = f"{name} >= {value} AND ({name} > {value} OR ({made}))" if made else f"{name} > {value}"
         return made
 
     def last(self, batch: pa.RecordBatch) -> tuple[str, ...]:
-        """Of the last row of a batch."""
+        """Of the last row of a batch: the texts of its key, and one that stands for the key's order.
+
+        An ALTER may give the values another order, in which other rows are behind the same key than were left to read.
+        """
+        if not self._keys:
+            return ()
         told = [batch.column(at)[batch.num_rows - 1].as_py() for at in self._places]
-        return tuple(_text(column, one) for column, one in zip(self._keys, told, strict=True))
+        return (*(_text(column, one) for column, one in zip(self._keys, told, strict=True)), self._order)
+
+
+def _order(column: Column) -> tuple[object, ...]:
+    """What decides the order of a column's values; numbers of all types, and texts of all lengths, have the same."""
+    kind = _ORDERS.get(column.type, column.type)
+    return (column.name, kind, column.values, column.named, column.told_collation)
 
 
 def _text(column: Column, value: str | bytes) -> str:
@@ -313,6 +346,11 @@ def _literal(column: Column, text: str) -> str:
         message = f"the stored key has no number for {column.name}"
         raise ValueError(message)
     return text
+
+
+def quoted_name(database: str, table: str) -> str:
+    """SQL of a table's name."""
+    return f"{_quoted(database)}.{_quoted(table)}"
 
 
 def _quoted(name: str) -> str:

@@ -5,6 +5,8 @@ snapshot sees all: that is compared with the place that is told. MySQL adds a tr
 its engine has committed it (``MYSQL_BIN_LOG::process_commit_stage_queue``): a snapshot that begins after the GTIDs of
 all that is told are there shows all of it. Without GTIDs commits are stopped for the moment in which it begins. Where
 the log has told all that the rows show is its end after they were read: what is committed has been logged.
+
+A stretch gives up a lock that it does not get soon, because the log is not followed meanwhile, and is read later.
 """
 
 from __future__ import annotations
@@ -16,14 +18,23 @@ import pyarrow as pa
 from fetchers.mysql_cdc.named_types import with_names
 from fetchers.mysql_cdc.places import Place
 from fetchers.mysql_cdc.segment import Run
-from fetchers.mysql_cdc.snapshot import KeyTexts, Sizes, begin, log_end, tables_of
+from fetchers.mysql_cdc.snapshot import KeyTexts, Sizes, begin, log_end, quoted_name, tables_of
 from fetchers.mysql_cdc.table_map import TableMap
 from fetchers.mysql_cdc.tables import TABLES_MAX, Tables
-from fetchers.sdk import Fatal, Page
-from fetchers.toolkit.mysql import MySqlConnection
+from fetchers.mysql_cdc.values import MICROS
+from fetchers.sdk import BackOff, Clock, Fatal, Page, Retriable
+from fetchers.toolkit.mysql import LOCK_TIMED_OUT, NO_COLUMN, NO_TABLE, WAS_ALTERED, MySqlConnection, number_of
 from fetchers.toolkit.mysql_texts import text_literal
 from fetchers.toolkit.table_reading import Stretch
 
+LOCK_SECONDS = 1
+"""How long a table is waited for that another statement alters, or waits to alter."""
+LATER = BackOff(first_seconds=1.0, cap_seconds=60.0)
+"""Without GTIDs each try stops all writers for as long as `begin` waits."""
+_LOCK = f"SET SESSION lock_wait_timeout = {LOCK_SECONDS}"
+_WAITED_FOR = {
+    LOCK_TIMED_OUT: "a lock that a statement has which alters the table, or, without GTIDs, one that writes for long",
+} | dict.fromkeys((NO_COLUMN, WAS_ALTERED), "a new beginning, because the table was altered a moment ago")
 _NO_MORE_TEXT = 40
 """Letters of GTIDs that a person is told."""
 
@@ -39,7 +50,7 @@ class MySqlStretches:
         *,
         rows_max: int,
         lock_seconds_max: int | None,
-        now_us: Callable[[], int],
+        clock: Clock,
     ) -> None:
         """``lock_seconds_max``: as `begin` takes it, on MySQL without GTIDs."""
         self.told = Place()
@@ -49,7 +60,8 @@ class MySqlStretches:
         self._takes = takes
         self._rows_max = rows_max
         self._lock_seconds_max = lock_seconds_max
-        self._now_us = now_us
+        self._clock = clock
+        self._tries, self._again_at, self._waits_for = 0, 0.0, ""
         self._connection: MySqlConnection | None = None
         self._names: dict[str, tuple[str, str]] = {}
         self._known: dict[int, tuple[TableMap, TableMap]] = {}
@@ -71,6 +83,7 @@ class MySqlStretches:
         self.close()
         self._connection = await self._opened()
         found = await tables_of(self._connection, self._takes)
+        await self._connection.rows(_LOCK)
         self._names = {table.name: (table.database, table.table) for table in found}
         return {table.name: bool(table.key) for table in found}
 
@@ -115,15 +128,31 @@ class MySqlStretches:
         connection = self._connection
         if connection is None or table not in self._names:
             return None
+        if self._clock.monotonic() < self._again_at:
+            return self._none_yet(self._waits_for)
         if table != self._table:
             self._table, self._last = table, None
-        waits_for = await self._begin(connection)
         try:
-            if waits_for:
-                return Stretch(Page([], {}), (), self.told.order, waits_for)
-            return await self._read(connection, table, after)
-        finally:
-            await connection.rows("ROLLBACK")
+            waits_for = await self._begin(connection)
+            found = self._none_yet(waits_for) if waits_for else await self._read(connection, table, after)
+        except Retriable as error:
+            number = number_of(error)
+            if number == NO_TABLE:
+                found = None
+            elif number in _WAITED_FOR:
+                self._tries, self._waits_for = self._tries + 1, _WAITED_FOR[number]
+                self._again_at = self._clock.monotonic() + LATER.wait_seconds(self._tries)
+                await connection.rows(_LOCK)  # that of `begin` may be set
+                found = self._none_yet(self._waits_for)
+            else:
+                raise
+        else:
+            self._tries = 0
+        await connection.rows("ROLLBACK")
+        return found
+
+    def _none_yet(self, waits_for: str) -> Stretch:
+        return Stretch(Page([], {}), (), self.told.order, waits_for)
 
     async def _begin(self, connection: MySqlConnection) -> str:
         """Begin to see what is committed; what the log has told and is not seen, empty: nothing."""
@@ -140,6 +169,8 @@ class MySqlStretches:
         return f"transactions {row['missing'][:_NO_MORE_TEXT]}" if has_gtids and row["missing"] else ""
 
     async def _read(self, connection: MySqlConnection, name: str, after: Sequence[str]) -> Stretch | None:
+        # Nobody can alter the table from here on; MySQL's catalogue may be that of the transaction's beginning.
+        await connection.rows(f"SELECT 1 FROM {quoted_name(*self._names[name])} LIMIT 0")  # noqa: S608 - quoted
         found = await tables_of(connection, name.__eq__, only=self._names[name])
         if not found:
             return None
@@ -148,7 +179,7 @@ class MySqlStretches:
             return Stretch(Page([], {}), (), self.told.order, "a primary key, which it had before")
         keys, limit = KeyTexts(self._tables, table), self._rows_next(self._last)
         try:
-            sql = keys.select(after if len(after) == len(table.key) else (), rows_max=limit)  # else the key was changed
+            sql = keys.select(after, rows_max=limit)
         except ValueError as error:
             raise Fatal(f"{name}: {error}: ask for the table again (snapshot.request.id)") from error
         batches = [batch async for batch in connection.read(sql, rows_next=lambda _: limit)]
@@ -157,5 +188,6 @@ class MySqlStretches:
             return Stretch(Page([], {}), None, end.order)
         (self._last,) = batches
         last = None if self._last.num_rows < limit else keys.last(self._last)
-        page = self._tables.read(table, self._last, place=end, handled_us=self._now_us(), snapshot="incremental")
+        now_us = int(self._clock.now().timestamp() * MICROS)
+        page = self._tables.read(table, self._last, place=end, handled_us=now_us, snapshot="incremental")
         return Stretch(page, last, end.order)

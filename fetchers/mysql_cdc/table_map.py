@@ -66,6 +66,8 @@ class Column:
     """A type of ``NAMED_BYTES``, once the catalogue has said so."""
     told_charset: str = ""
     """Of a text, the character set that the catalogue has told: a snapshot's SELECT has its bytes."""
+    told_collation: str = ""
+    """Of a text, by whose order a snapshot goes on behind a key."""
 
     @property
     def may_be_named(self) -> bool:

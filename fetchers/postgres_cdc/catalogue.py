@@ -22,6 +22,7 @@ from fetchers.postgres_cdc.place import position_text
 from fetchers.sdk import Fatal, FetchError, Retriable
 from fetchers.toolkit.databases import PASSING
 from fetchers.toolkit.name_lists import NameFilter
+from fetchers.toolkit.postgres_texts import NO_ENCODING
 from fetchers.toolkit.refusals import postgresql_refusal
 
 _TYPES = """
@@ -68,14 +69,35 @@ RUN_BY_ANOTHER = "Run as a superuser, or as who owns the publication and the tab
 _MADE_BY_ANOTHER = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation)
 _SLOT = """
 select active, active_pid, plugin, database::text as database, wal_status,
-  (confirmed_flush_lsn - '0/0')::int8 as confirmed from pg_replication_slots where slot_name = %s"""
-
-
+  (confirmed_flush_lsn - '0/0')::int8 as confirmed,
+  to_jsonb(s) ->> 'invalidation_reason' as reason,
+  (to_jsonb(s) ->> 'synced')::bool and pg_is_in_recovery() as is_replicas
+from pg_replication_slots s where slot_name = %s"""
+"""Columns that came with version 17 are NULL before it."""
+_REASONS = {
+    "rows_removed": "has removed rows of its catalogue that the slot {0} needed (is hot_standby_feedback off?)",
+    "wal_level_insufficient": "gave up the slot {0}, because wal_level was not logical on the primary",
+    "idle_timeout": "gave up the slot {0}, because nobody read it for longer than idle_replication_slot_timeout",
+}
+"""What has become of a slot, by ``invalidation_reason``; else its log is gone."""
 _LOG_END = "case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_flush_lsn() end"
 
 
 class SlotInUseError(Retriable):
     """Another session reads the slot, perhaps one that is about to end."""
+
+
+class ReplicaError(Retriable):
+    """The server is a replica that cannot do this before it takes over."""
+
+
+class SlotMovedError(Fatal):
+    """The slot begins behind the place that is to be read from."""
+
+    def __init__(self, message: str, confirmed: int) -> None:
+        """``confirmed``: where it begins."""
+        super().__init__(message)
+        self.confirmed = confirmed
 
 
 @dataclass(frozen=True)
@@ -85,6 +107,8 @@ class Slot:
     confirmed: int
     """Position up to which the server may have forgotten the log."""
     active_pid: int | None
+    is_replicas: bool = False
+    """Whether the server is a replica that keeps its primary's slot, which nobody reads before it has taken over."""
 
 
 def failure(error: psycopg.Error, host: str) -> FetchError:
@@ -99,6 +123,8 @@ def refusal(state: str, text: str, host: str) -> FetchError:
     message = text.strip().splitlines()[0]
     if state == "55006":
         return SlotInUseError(f"{host}: {message} ({state}); a slot has one reader: is another connector on it?")
+    if state == "25006":  # read_only_sql_transaction: of a replica, or a setting that a person must mend
+        return ReplicaError(f"{host}: {message} ({state}): it is a replica, or default_transaction_read_only is on")
     if state.startswith(PASSING):
         return Retriable(f"{host}: {message} ({state})")
     return Fatal(f"{host}: {message} ({state})")
@@ -110,17 +136,16 @@ def quoted_name(name: str, connection: psycopg.Connection[Any]) -> str:
 
 
 @contextmanager
-def catalogue(config: PostgresCdcConfig, *, seconds_max: float = 120.0) -> Iterator[Catalogue]:
+def catalogue(config: PostgresCdcConfig) -> Iterator[Catalogue]:
     """A session for a few questions; raises ``Retriable`` or ``Fatal``, as everything asked in it does."""
     connection = None
     try:
         connection = psycopg.connect(
             **config.session,
-            options=f"{SESSION} -c statement_timeout={seconds_max * 1000:.0f}",
+            options=f"{SESSION} -c statement_timeout=120000",
             autocommit=True,
             row_factory=dict_row,
-            # Binds on this side: several statements at once, and no types of parameters to be guessed.
-            cursor_factory=psycopg.ClientCursor,
+            cursor_factory=psycopg.ClientCursor,  # several statements at once, and no types of parameters are guessed
         )
         yield Catalogue(config, connection)
     except psycopg.Error as error:
@@ -143,6 +168,16 @@ class Catalogue:
         """Of a SELECT."""
         with self._connection.execute(sql.encode(), values or None) as cursor:
             return cursor.fetchall() if cursor.description else []
+
+    @property
+    def takes_any_bytes(self) -> bool:
+        """Whether the database has no encoding."""
+        return self._connection.info.parameter_status("server_encoding") == NO_ENCODING
+
+    @property
+    def is_replica(self) -> bool:
+        """Whether the server has not taken over yet, if it ever does."""
+        return bool(self.rows("select pg_is_in_recovery() as it")[0]["it"])
 
     def log_end(self) -> int:
         """How far the server's log is written."""
@@ -254,26 +289,32 @@ class Catalogue:
             told = f"the slot {name} is of plugin {row['plugin']} and database {row['database']}"
             raise Fatal(f"{told}: name another in slot.name")
         if row["wal_status"] == "lost":
-            raise Fatal(f"the server has removed log that the slot {name} needed. {choices(name)}")
-        return Slot(row["confirmed"] or 0, row["active_pid"])
+            told = _REASONS.get(row["reason"] or "", "has removed log that the slot {0} needed").format(name)
+            raise Fatal(f"the server {told}. {choices(name)}")
+        return Slot(row["confirmed"] or 0, row["active_pid"], is_replicas=bool(row["is_replicas"]))
 
     def demand_log(self, needed: int) -> None:
         """See that the log can be read from a stored offset on without a hole; raises ``Fatal``, or ``Retriable``."""
         config, slot = self._config, self.slot()
         told = choices(config.slot_name)
+        if slot is None and self.is_replica:
+            raise ReplicaError(f"{config.database_hostname} is a replica, and has no slot {config.slot_name}")
         if slot is None:
             why = "there is none: it was dropped, or the server is a replica that took over without it"
             raise Fatal(f"the slot {config.slot_name} is needed from {position_text(needed)} on, and {why}. {told}")
+        if slot.is_replicas:
+            raise Retriable(f"this replica has not taken over: it keeps the slot {config.slot_name} for that")
         if slot.confirmed > needed:
-            raise Fatal(
+            raise SlotMovedError(
                 f"the slot {config.slot_name} begins at {position_text(slot.confirmed)}, and "
-                f"{position_text(needed)} is needed: somebody else has read it. {told}"
+                f"{position_text(needed)} is needed: somebody else has read it. {told}",
+                slot.confirmed,
             )
         end = self.log_end()
         if end < needed:
             # From here the server would send nothing before it has written as much again, and leave all of that out.
             where = f"the server's log ends at {position_text(end)}, before the offset's {position_text(needed)}"
-            if self.rows("select pg_is_in_recovery() as is_replica")[0]["is_replica"]:
+            if self.is_replica:
                 raise Retriable(f"{where}: this replica is behind")
             raise Fatal(f"{where}: it is another server, or one made from an older backup or replica. {told}")
         if not self.publications():

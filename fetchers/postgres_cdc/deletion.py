@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import psycopg
+from psycopg.rows import dict_row
 
-from fetchers.postgres_cdc.catalogue import Catalogue, SlotInUseError, catalogue, made_for
+from fetchers.postgres_cdc.catalogue import Catalogue, SlotInUseError, made_for
 from fetchers.postgres_cdc.config import PostgresCdcConfig
-from fetchers.postgres_cdc.place import SnapshotPlace, position_text, read_place
+from fetchers.postgres_cdc.history import demand_server, history
+from fetchers.postgres_cdc.place import position_text, read_origin, read_place
+from fetchers.postgres_cdc.replication import replication_session
 from fetchers.sdk import Fatal, FetchContext, Retriable
 
-STATEMENT_SECONDS_MAX = 15.0
+STATEMENT_SECONDS_MAX = 15
 CALL_SECONDS_MAX = 50.0
 _SLOT = """
 select plugin, database::text as database, active_pid, (confirmed_flush_lsn - '0/0')::int8 as confirmed
@@ -42,12 +45,17 @@ async def take_away(config: PostgresCdcConfig, context: FetchContext, others: Se
                 raise Retriable(f"connector {other.get('name')} may read it too: its variables have no values just now")
             if shares:
                 raise Fatal(f"connector {other.get('name')} reads it too")
-        place = read_place(context.offset_of(config.source_partition))
-        needed = None if place is None else place.log if isinstance(place, SnapshotPlace) else place.commit
-        with catalogue(config, seconds_max=STATEMENT_SECONDS_MAX) as server:
-            _drop_slot(server, config, needed)
+        offset = context.offset_of(config.source_partition)
+        place = read_place(offset)
+        with replication_session(config) as session:
+            session.execute(f"set statement_timeout = '{STATEMENT_SECONDS_MAX}s'".encode())
+            if place is not None:
+                demand_server(history(session), read_origin(offset), place)
+            session.row_factory = dict_row
+            server = Catalogue(config, session)
+            _drop_slot(server, config, None if place is None else place.start)
             _drop_publication(server, config)
-        return needed is not None
+        return place is not None
 
     try:
         return await context.run_blocking(dropped, subject="server", seconds_max=CALL_SECONDS_MAX)

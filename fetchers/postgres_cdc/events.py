@@ -20,7 +20,7 @@ from fetchers.sdk.page import Offset
 from fetchers.toolkit.change_events import Changes, ChangeTable, Rows
 from fetchers.toolkit.change_form import READ, ChangeForm, operation_codes
 from fetchers.toolkit.name_lists import NameFilter
-from fetchers.toolkit.texts import decoded, told_bytes
+from fetchers.toolkit.postgres_texts import utf8
 
 pc: Any = pyarrow.compute  # the stubs know fewer arguments than Arrow takes
 _SOURCE: Mapping[str, forms.Form] = {
@@ -174,11 +174,12 @@ class CapturedTable:
         columns = []
         for at, (name, kind) in enumerate(self.kinds.items()):
             column = batch.column(at)
-            if kind.selects:
+            if kind.selects and not pa.types.is_string(kind.arrow):
                 columns.append(column if column.type == kind.arrow else column.cast(kind.arrow))
                 continue
-            made, odd = kind.read(_plain(column))
-            wrong |= {row: f"column {name}: {told}" for row, told in odd.items()}
+            texts, unread = utf8(column)
+            made, odd = kind.read(texts)
+            wrong |= {row: f"column {name}: {told}" for row, told in (odd | unread).items()}
             columns.append(made)
         rows = pa.StructArray.from_arrays(columns, names=list(self.kinds))
         self._learn(rows)
@@ -209,7 +210,7 @@ class CapturedTable:
             name = self.relation.columns[at].name
             kind = self.kinds[name]
             texts, missing = self._filled(rows, side, at, kind)
-            texts, unread = _texts(texts)
+            texts, unread = utf8(texts)
             column, odd = kind.read(texts)
             wrong |= {int(places[row]): f"column {name}: {told}" for row, told in (odd | unread).items()}
             for row in np.flatnonzero(missing) if missing is not None else ():
@@ -241,22 +242,3 @@ class CapturedTable:
             word = kind.stand_in(self._config.unavailable_value_placeholder).encode()
             return pc.if_else(pa.array(missing), pa.scalar(word, pa.binary()), texts), None
         return texts, missing
-
-
-def _texts(column: Any) -> tuple[Any, dict[int, str]]:
-    """A binary column as texts, with nulls for what is none, and what is the matter there, by row.
-
-    The server was told to send UTF-8, which only a database without an encoding does not.
-    """
-    try:
-        return column.cast(pa.string()), {}
-    except pa.ArrowInvalid:
-        return decoded(column, bytes.decode, _no_utf8)
-
-
-def _no_utf8(value: bytes) -> str:
-    return f"the bytes {told_bytes(value)} are no UTF-8: is the database's encoding SQL_ASCII?"
-
-
-def _plain(column: Any) -> Any:
-    return (column.storage if isinstance(column, pa.ExtensionArray) else column).cast(pa.string())

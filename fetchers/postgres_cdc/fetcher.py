@@ -1,8 +1,7 @@
 """``PostgresCdcSource``: a consistent snapshot of tables, then every change of them, from exactly that point on.
 
-The slot is made together with a snapshot; its tables are read, and then the log from where the slot begins. Tables that
-are read later, or again, are read in stretches beside the log. The server forgets log only behind what is committed in
-Kafka (``on_committed``). One task reads one slot.
+The slot is made together with a snapshot; its tables are read, and then the log from where the slot begins. Others are
+read in stretches beside it. The server forgets log only behind what is in Kafka (``on_committed``). A task has a slot.
 """
 
 from __future__ import annotations
@@ -14,12 +13,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from fetchers.postgres_cdc.backlog import telling_backlog
 from fetchers.postgres_cdc.captured import CapturedTables
 from fetchers.postgres_cdc.catalogue import Catalogue, SlotInUseError, catalogue, takes_table
 from fetchers.postgres_cdc.checks import checked, demand, rights_findings, settings_findings
 from fetchers.postgres_cdc.config import PostgresCdcConfig, findings
 from fetchers.postgres_cdc.deletion import take_away
 from fetchers.postgres_cdc.events import CapturedTable, change_form
+from fetchers.postgres_cdc.fail_over import Doubts
 from fetchers.postgres_cdc.history import demand_log, history
 from fetchers.postgres_cdc.log import Batch, Framing, Log, readable
 from fetchers.postgres_cdc.place import Place, SnapshotPlace, read_origin, read_place
@@ -29,6 +30,7 @@ from fetchers.postgres_cdc.stretches import PostgresStretches
 from fetchers.sdk import (
     Fatal,
     FetchContext,
+    FetchError,
     Finding,
     Offset,
     Page,
@@ -44,8 +46,8 @@ BESIDE_SECONDS = 0.1
 """Between two looks at the log while tables are read beside it and nothing comes."""
 QUIET_SECONDS = 5.0
 """Between two looks at a log that says nothing; and between two offsets that only move on."""
-BACKLOG_SECONDS = 30.0
-"""Between two questions how much log the slot holds back."""
+FORGETTING_SECONDS = 30.0
+"""Between two questions which tables were dropped."""
 
 
 class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
@@ -54,14 +56,15 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
     payload_kind = PayloadKind.ROWS
 
     def __init__(self, config: PostgresCdcConfig) -> None:
-        """One instance reads one slot, and hears what of it is in Kafka."""
+        """It hears what of its slot is in Kafka."""
         super().__init__(config)
         self._woken = asyncio.Event()
+        self._doubts = Doubts()
         self._confirmed = 0
         """Up to where all is in Kafka."""
         self._read: frozenset[str] = frozenset()
         """Tables that the stored progress calls read."""
-        self._backlog_due = 0.0
+        self._forgetting_due = 0.0
         self._form = change_form(config, self.version)
 
     def partition(self) -> Partition:
@@ -152,8 +155,9 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                 yield page
             async for page in self._keyless(reading, stretches):
                 yield page
-            async for page in self._log(place if isinstance(place, Place) else Place(place.log), reading, stretches):
-                yield page
+            async with telling_backlog(context, self.config):
+                async for one in self._log(place if isinstance(place, Place) else Place(place.log), reading, stretches):
+                    yield one
         finally:
             reader.close()
 
@@ -195,7 +199,10 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             yield reading.pass_over(name)
 
     async def _blocking(self, call: Callable[[], T]) -> T:
-        return await self._context.run_blocking(call, subject="server")
+        try:
+            return await self._context.run_blocking(call, subject="server")
+        except FetchError as error:
+            raise await self._doubts.judged(error, self._context, self.partition()) from error
 
     def _now_us(self) -> int:
         return int(self._context.clock.now().timestamp() * 1_000_000)
@@ -273,8 +280,9 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                 if stream is None:
                     stream = await self._opened(log)
                     self._origin = stream.origin
+                    self._doubts.end()
                     telling.enter_context(stream.telling(lambda: self._confirmed))
-                await self._report_backlog(framing)  # before any page, which may wait for Kafka
+                await self._forget_dropped(framing)
                 self._woken.clear()
                 pages, place = await self._blocking(partial(self._drained, log, stretches))
                 for page in pages:
@@ -323,9 +331,8 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                 return await self._blocking(log.open)
             except SlotInUseError as error:
                 attempt += 1
-                await self._context.wait_to_retry(
-                    error, attempt=attempt, wait_seconds=min(0.1 * attempt, QUIET_SECONDS)
-                )
+                seconds = min(0.1 * attempt, QUIET_SECONDS)
+                await self._context.wait_to_retry(error, attempt=attempt, wait_seconds=seconds)
 
     async def _asked(self, question: Callable[[Catalogue], T]) -> T:
         """What a connection of its own to the server answers."""
@@ -336,20 +343,19 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
 
         return await self._blocking(ask)
 
-    async def _report_backlog(self, framing: Framing) -> None:
-        """From time to time; and forget tables that were dropped, once the log has told all of them."""
+    async def _forget_dropped(self, framing: Framing) -> None:
+        """From time to time forget tables that were dropped, once the log has told all of them."""
         now = self._context.clock.monotonic()
-        if now < self._backlog_due:
+        if now < self._forgetting_due:
             return
-        self._backlog_due = now + BACKLOG_SECONDS
+        self._forgetting_due = now + FORGETTING_SECONDS
         gone, behind = self._dropped
         if framing.place.commit >= behind and not framing.is_open:
             framing.forget(gone)
             self._tables.forget(gone)
             self._dropped = gone, behind = (), 0
-        with suppress(Retriable):  # the log itself tells of a server that is away
-            self._context.report_backlog(await self._asked(Catalogue.backlog))
-            if not gone:
+        if not gone:
+            with suppress(Retriable):  # the log itself tells of a server that is away
                 self._dropped = await self._asked(lambda server: server.dropped(framing.oids))
 
     def _drained(self, log: Log, stretches: PostgresStretches) -> tuple[list[Page], Place | None]:

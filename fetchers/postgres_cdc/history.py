@@ -127,6 +127,27 @@ def demand_history(here: History, origin: Origin, place: Place | SnapshotPlace, 
         )
 
 
+def demand_server(here: History, origin: Origin, place: Place | SnapshotPlace) -> None:
+    """See that a slot of the connector's name is its own on this server; raises ``Fatal``, or ``Retriable``.
+
+    ``place``: the last that was stored, ``origin``: its. By its name and position alone it could be that of another
+    connector, where the address leads to another server by now.
+    """
+    if not origin.log_of:
+        return
+    is_there = origin.log_of == here.log_of
+    if is_there and origin.timeline:
+        if here.is_replica:
+            raise Retriable("it is a replica, and the slot of its primary would stay")
+        if here.ends is not None and (here.timeline, here.begin) != (origin.timeline, origin.begin):
+            is_there = here.ends.get((origin.timeline, origin.begin), 0) >= place.reached
+    if not is_there:
+        raise Fatal(
+            f"this is another server than the connector has read: its log is {here.log_of}, timeline {here.timeline}, "
+            f"and {origin.log_of} was read, on timeline {origin.timeline or '?'} up to {position_text(place.reached)}"
+        )
+
+
 def demand_log(
     connection: psycopg.Connection[Any], config: PostgresCdcConfig, place: Place | SnapshotPlace, origin: Origin
 ) -> History:

@@ -19,9 +19,10 @@ from threading import Lock
 from typing import Any
 
 import psycopg
+import psycopg.errors
 from psycopg import pq
 
-from fetchers.postgres_cdc.catalogue import choices, failure, quoted_name, refusal
+from fetchers.postgres_cdc.catalogue import ReplicaError, choices, failure, quoted_name, refusal
 from fetchers.postgres_cdc.columns import SESSION
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.history import demand_log, history
@@ -29,12 +30,18 @@ from fetchers.postgres_cdc.messages import Messages
 from fetchers.postgres_cdc.pgoutput import POSTGRES_EPOCH_MICROS
 from fetchers.postgres_cdc.place import Origin, Place, position_text, read_position
 from fetchers.sdk import Disconnected, Fatal, Retriable
+from fetchers.toolkit.postgres_texts import AS_IT_IS, NO_ENCODING
 
 STATUS_SECONDS_MAX = 10.0
 """Between two signs of life; a quarter of the server's ``wal_sender_timeout`` where that is less."""
 LOCK_SECONDS = 0.02
 _TIMEOUT = b"select setting::int from pg_settings where name = 'wal_sender_timeout'"
 _STATUS_FORM = struct.Struct(">cQQQqB")
+FAILOVER_VERSION = 170_000
+"""Of the server, from which on a slot may be one that replicas keep."""
+_NOT_KEPT = """
+select 1 from pg_replication_slots s where slot_name = %s and active_pid is null
+  and not (to_jsonb(s) ->> 'failover')::bool"""
 _NOT_SUPPORTED = "0A000"
 """``feature_not_supported``: a replica before version 16 decodes no log (``CheckLogicalDecodingRequirements`` in the
 server's ``logical.c``). It passes when the replica takes over."""
@@ -68,11 +75,18 @@ def replication_session(config: PostgresCdcConfig) -> Iterator[psycopg.Connectio
 def created_slot(config: PostgresCdcConfig) -> Iterator[tuple[int, str, Origin]]:
     """Make the slot: where its log begins, and the name of the snapshot of just that moment, while this is open."""
     with replication_session(config) as connection:
-        origin = history(connection).origin
+        here = history(connection)
         name = quoted_name(config.slot_name, connection)
-        sql = f"CREATE_REPLICATION_SLOT {name} LOGICAL pgoutput EXPORT_SNAPSHOT"
-        ((_, position, snapshot, _),) = connection.execute(sql.encode()).fetchall()
-        yield read_position(position), snapshot, origin
+        is_kept = config.slot_failover and not here.is_replica and connection.info.server_version >= FAILOVER_VERSION
+        how = "(SNAPSHOT 'export', FAILOVER)" if is_kept else "EXPORT_SNAPSHOT"
+        sql = f"CREATE_REPLICATION_SLOT {name} LOGICAL pgoutput {how}"
+        try:
+            ((_, position, snapshot, _),) = connection.execute(sql.encode()).fetchall()
+        except psycopg.errors.FeatureNotSupported as error:
+            if here.is_replica:  # as for _NOT_SUPPORTED
+                raise ReplicaError(f"{config.database_hostname}: {str(error).splitlines()[0]}") from error
+            raise
+        yield read_position(position), snapshot, here.origin
 
 
 class Replication:
@@ -111,7 +125,16 @@ class Replication:
         self.origin = here.origin
         """Of all that comes."""
         slot = quoted_name(self._config.slot_name, self._connection)
+        # One that is being read is left alone: the server would wait for its reader, for ever perhaps.
+        if (
+            self._config.slot_failover
+            and not here.is_replica
+            and self._connection.execute(_NOT_KEPT.encode(), (self._config.slot_name,)).fetchall()
+        ):
+            self._connection.execute(f"ALTER_REPLICATION_SLOT {slot} (FAILOVER)".encode())
         publication = quoted_name(self._config.publication_name, self._connection).replace("'", "''")
+        if self._connection.info.parameter_status("server_encoding") == NO_ENCODING:
+            self._connection.execute(AS_IT_IS.encode())
         found = self._libpq.exec_(
             f"START_REPLICATION SLOT {slot} LOGICAL {position_text(place.start)} "
             f"(proto_version '1', publication_names '{publication}')".encode()

@@ -23,6 +23,7 @@ from fetchers.postgres_cdc.events import CapturedTable
 from fetchers.sdk import Retriable
 from fetchers.toolkit.databases import batches_of, cancel_postgresql, close_postgresql, postgresql_error
 from fetchers.toolkit.exclusive_calls import ExclusiveCalls
+from fetchers.toolkit.postgres_texts import key_literal, key_text, takes_any_bytes, text_literal
 
 BATCH_BYTES = 4 * 1024 * 1024
 _BITS = 0xFFFFFFFF
@@ -109,6 +110,7 @@ class SnapshotReader:
             parts = {**self._config.session, "options": SESSION}
             told = " ".join(f"{name}={_setting(value)}" for name, value in parts.items())
             self._connection = adbc.connect(told, autocommit=True)
+            takes_any_bytes(self._connection)
             self._cursor = self._connection.cursor()
 
     @property
@@ -188,17 +190,13 @@ def select(table: CapturedTable, server: Catalogue, after: Sequence[str] = (), r
     quoted = server.quoted
     columns = [f"r.{quoted(name)}{'' if kind.selects else '::text'}" for name, kind in table.kinds.items()]
     keys = [f"r.{quoted(key)}" for key in table.keys]  # a bare name would be that of a text that is selected
-    columns += [f"{key}::text" for key in keys]
-    where = f" where ({', '.join(keys)}) > ({', '.join(map(_literal, after))})" if after else ""
+    columns += [key_text(f"{key}::text") if server.takes_any_bytes else f"{key}::text" for key in keys]
+    literal = key_literal if server.takes_any_bytes else text_literal
+    where = f" where ({', '.join(keys)}) > ({', '.join(map(literal, after))})" if after else ""
     order = f" order by {', '.join(keys)}" if keys else ""
     source = server.source(table.relation.schema, table.relation.name)
     limit = f" limit {rows_max}" if rows_max else ""
     return f"select {', '.join(columns)} from {source}{where}{order}{limit}"  # noqa: S608 - names are quoted, values literals
-
-
-def _literal(text: str) -> str:
-    quoted = "'" + text.replace("'", "''").replace("\\", "\\\\") + "'"
-    return f"E{quoted}" if "\\" in text else quoted
 
 
 def _setting(value: str) -> str:

@@ -55,6 +55,13 @@ class FetchContext(Asker, Protocol):
     def offsets(self) -> Mapping[tuple[tuple[str, Any], ...], Offset]:
         """Every stored source offset of the connector, by ``partition_key(partition)``."""
 
+    async def read_offsets(self) -> None:
+        """Have ``offset_of`` and ``offsets`` tell what is stored by now, instead of what was handed over.
+
+        For a source that tells that an earlier task of the connector has gone on with it meanwhile, not knowing that it
+        was replaced.
+        """
+
     @property
     def http(self) -> HttpAccess:
         """The worker's http client, which counts requests and waits for this task."""

@@ -12,6 +12,7 @@ import base64
 import json
 import math
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -150,19 +151,22 @@ class RowSchema:
 
     avro: str
     """The record's schema; as text, so that equal schemas are equal."""
-    document: dict[str, Any] = field(init=False, compare=False, repr=False)
-    """``avro``, read. Not to be changed."""
+    name: str = field(init=False, compare=False, repr=False)
+    """Connect's name of the struct, or Avro's where that is not given."""
     columns: tuple[str, ...] = field(init=False, compare=False, repr=False)
     """Names of the Arrow columns, in the order of the fields: ``json.name`` where a field has one, else its name."""
 
     def __post_init__(self) -> None:
         """Read the text."""
-        document = json.loads(self.avro)
-        if not isinstance(document, dict) or document.get("type") != "record" or not document.get("fields"):
-            message = "the schema of rows is expected to be an Avro record with fields"
+        document: Any = self.document
+        is_record = isinstance(document, dict) and document.get("type") == "record" and document.get("fields")
+        if not is_record or not isinstance(document.get("name"), str):
+            message = "the schema of rows is expected to be an Avro record with a name and fields"
             raise ValueError(message)
-        names = tuple(str(entry.get("json.name", entry["name"])) for entry in document["fields"])
-        object.__setattr__(self, "document", document)
+        own, space = document["name"], document.get("namespace")
+        name = document.get("connect.name") or (f"{space}.{own}" if space and "." not in own else own)
+        names = tuple(sys.intern(str(entry.get("json.name", entry["name"]))) for entry in document["fields"])
+        object.__setattr__(self, "name", str(name))
         object.__setattr__(self, "columns", names)
 
     @classmethod
@@ -177,11 +181,10 @@ class RowSchema:
         return cls(json.dumps(made, separators=(",", ":")))
 
     @property
-    def name(self) -> str:
-        """Connect's name of the struct, or Avro's where that is not given."""
-        own = self.document["name"]
-        space = self.document.get("namespace")
-        return str(self.document.get("connect.name") or (f"{space}.{own}" if space and "." not in own else own))
+    def document(self) -> dict[str, Any]:
+        """``avro``, read anew at each call: kept, it would take six times as much memory as the text."""
+        document: dict[str, Any] = json.loads(self.avro)
+        return document
 
     def column(self, values: object, *, what: str) -> pa.StructArray:
         """``values`` (a struct array, a record batch or a table) as one array; raises ``ValueError``, ``TypeError``.

@@ -91,6 +91,8 @@ class Relation:
     """Timestamp columns that are instants, whatever a session's zone."""
     precisions: dict[str, int] = field(default_factory=dict)
     """Digits of the second that timestamp columns have."""
+    not_null: dict[str, str] = field(default_factory=dict)
+    """Of columns that may be null: their definition without that, where the SQL that changes it has to have one."""
 
     @property
     def alias(self) -> str:

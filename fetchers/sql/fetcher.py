@@ -32,7 +32,6 @@ from fetchers.sql.database import Blocking, Database, NoTableError, Range, Relat
 from fetchers.sql.idle import idle_tables
 from fetchers.sql.kinds import INT8, INT16, INT32, INT64, ColumnPlan
 from fetchers.sql.load import Part, even_ends, load_of
-from fetchers.sql.mysql import MySqlDatabase
 from fetchers.sql.places import forgotten_with, stored_offset
 from fetchers.sql.postgresql import PostgresDatabase
 from fetchers.sql.ranges import wanted_range, whole_number
@@ -108,6 +107,8 @@ class JdbcSource(SourceConnector[JdbcConfig]):
             return PostgresDatabase(self.config, context, self.allowed_addresses)
         if dialect == "sqlite":
             return SqliteDatabase(self.config, context, self.allowed_paths)
+        from fetchers.sql.mysql import MySqlDatabase  # noqa: PLC0415 - its driver takes 10 MB
+
         return MySqlDatabase(self.config, self.allowed_addresses)
 
     def check_offsets(self, offsets: Sequence[tuple[Partition, Offset | None]]) -> None:

@@ -65,6 +65,10 @@ class ColumnPlan:
     numbers, times, or neither; empty where the database itself does not know what is in a column."""
     charset: str = ""
     """MySQL's, of texts."""
+    exact: str = "{}"
+    """SQL of the column's value where it stands in a key: what is written and compared exactly; ``{}``: the column."""
+    order: str = ""
+    """What else than its type decides in which order its values are: a collation, the values of an ENUM."""
 
     @property
     def form(self) -> forms.Form:
@@ -88,6 +92,9 @@ def _text(values: Any) -> Any:
 
 
 def _decimal(kind: pa.DataType, values: Any) -> Any:
+    if pa.types.is_floating(values.type) or pa.types.is_integer(values.type):
+        # SQLite's numbers, by their digits: Arrow rounds floats, and takes no 64-bit number for less than 19 digits.
+        values = values.cast(pa.string())
     return (values.storage if isinstance(values, pa.ExtensionArray) else values).cast(kind)
 
 
@@ -213,6 +220,9 @@ def to_rows(batch: pa.RecordBatch, columns: Sequence[ColumnPlan]) -> tuple[pa.Re
 
 
 def _judged(kind: Kind, values: Any) -> tuple[Any, Mapping[int, str]]:
+    if pa.types.is_union(values.type):  # sparse: each part has nulls where a value is of another type
+        parts = [_judged(kind, values.field(at)) for at in range(values.type.num_fields)]
+        return pc.coalesce(*(made for made, _ in parts)), {at: told for _, each in parts for at, told in each.items()}
     held = list(_held(kind, values, 0))
     made = pa.concat_arrays([part for _, part, _ in held]) if held else pa.array([], kind.arrow)
     return made, {at: f"no {kind.arrow} is {str(_plain(values[at]))!r} ({told})" for at, _, told in held if told}

@@ -45,7 +45,7 @@ from fetchers.sql.kinds import (
     time_of_day,
 )
 from fetchers.sql.settling import Holder
-from fetchers.toolkit.mysql import ANSWER_SECONDS_MAX, MySqlConnection, charsets_of, told
+from fetchers.toolkit.mysql import ANSWER_SECONDS_MAX, MySqlConnection, charsets_of, number_of, told
 from fetchers.toolkit.mysql_texts import TOLD_AS_THEY_ARE, key_literal, key_text, shown
 
 FRESH_TRIES = 20
@@ -68,7 +68,11 @@ _BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
 _CHOICES = {"enum", "set"}
 _TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext", *_CHOICES}
 _BIT_WIDTH_OF_INT64 = 63
-_BYTES_PER_LETTER = 4
+_EXACT = {
+    "float": "({} + 0e0)",  # as a float it is shown with six digits
+    "bit": "({} + 0)",
+    **dict.fromkeys(_CHOICES, "cast({} as unsigned)"),  # a SET of 64 members is compared as a double, even a signed one
+}
 
 
 class MySqlDatabase:
@@ -109,8 +113,10 @@ class MySqlDatabase:
         """By ``information_schema``."""
         rows = await self._rows(
             "select column_name as name, data_type as type, is_nullable as nullable, "
-            "numeric_precision as p, numeric_scale as s, datetime_precision as d, column_key as keyed, extra as extra, "
+            "numeric_precision as p, numeric_scale as s, datetime_precision as d, extra as extra, "
+            "if(character_set_name is null, column_default, null) as fallback, column_comment as remark, "
             "character_set_name as charset, if(data_type in ('enum', 'set'), '', column_type) as full, "
+            "if(data_type in ('enum', 'set'), md5(column_type), coalesce(collation_name, '')) as sorted, "
             f"(select table_type from information_schema.tables where table_schema = database() "
             f"and table_name = {self._literal(table.name)}) as table_type "
             f"from information_schema.columns where table_schema = database() "
@@ -131,6 +137,7 @@ class MySqlDatabase:
                         row["name"], row["type"].lower(), row["full"].lower(), numbers, charset=row["charset"]
                     ),
                     is_nullable=row["nullable"] == "YES",
+                    order=row["sorted"],
                 )
             )
         return Relation(
@@ -143,7 +150,25 @@ class MySqlDatabase:
             rows[0]["table_type"] == "VIEW",
             frozenset(row["name"] for row in rows if row["type"].lower() == "timestamp"),
             {row["name"]: int(row["d"]) for row in rows if row["d"] is not None},
+            {
+                row["name"]: self._not_null(row)
+                for row in rows
+                if row["nullable"] == "YES" and not re.search(r"(?<!DEFAULT_)GENERATED|PERSISTENT", row["extra"])
+            },
         )
+
+    def _not_null(self, row: dict[str, Any]) -> str:
+        """A column with all that MODIFY would take from it, such as ON UPDATE, by which new rows are told."""
+        fallback, extra = row["fallback"], row["extra"]
+        if fallback is not None and not self._connection.is_mariadb:  # which tells SQL, and NULL as a word
+            is_clock = fallback.upper().startswith("CURRENT_TIMESTAMP")
+            is_sql = "DEFAULT_GENERATED" in extra and not is_clock
+            fallback = f"({fallback})" if is_sql else fallback if is_clock else self._literal(fallback)
+        default = "" if fallback in {None, "NULL"} else f" DEFAULT {fallback}"
+        renewed = re.search(r"on update \S+", extra, re.IGNORECASE)
+        remark = f" COMMENT {self._literal(row['remark'])}" if row["remark"] else ""
+        on_update = f" {renewed[0].upper()}" if renewed else ""
+        return f"{self.quoted(row['name'])} {row['full']} NOT NULL{default}{on_update}{remark}"
 
     async def query(self, text: str) -> Relation:
         """By what the server says of the query's columns."""
@@ -157,8 +182,8 @@ class MySqlDatabase:
                 fields = list(cursor._result.fields)  # noqa: SLF001 - asyncmy shows signs and charsets nowhere else
             await self._rows("set character_set_results = utf8mb4")
         except FetchError as error:
-            code: Any = error.__cause__.args[0] if error.__cause__ is not None and error.__cause__.args else None
-            if isinstance(code, int) and code not in _PASSING and code // 1000 in _OF_THE_SERVER:
+            code = number_of(error)
+            if code not in _PASSING and code // 1000 in _OF_THE_SERVER:
                 raise Fatal(f"the query cannot be read: {error}") from error
             raise
         columns = []
@@ -188,7 +213,16 @@ class MySqlDatabase:
         is_whole = kind in _SIGNED or (kind == "decimal" and numbers[1] == 0)
         is_time = kind in {"timestamp", "datetime", "date"}
         tells: Any = "numbers" if is_whole else "times" if is_time else "neither"
-        return ColumnPlan(name, expression, made, is_nullable=True, is_numeric=is_numeric, tells=tells, charset=charset)
+        return ColumnPlan(
+            name,
+            expression,
+            made,
+            is_nullable=True,
+            is_numeric=is_numeric,
+            tells=tells,
+            charset=charset,
+            exact=_EXACT.get(kind, "{}"),
+        )
 
     def _kind(self, column: str, kind: str, full: str, numbers: tuple[int, int]) -> tuple[str, Kind]:
         granularity, zone = self._config.timestamp_granularity, self._config.db_timezone
@@ -197,11 +231,11 @@ class MySqlDatabase:
         if kind == "bit":
             width = int(next(iter(re.findall(r"\d+", full)), "1"))
             wide = INT64 if width <= _BIT_WIDTH_OF_INT64 else exact(20, 0, "none")
-            return f"({column} + 0)", BOOLEAN if width == 1 else wide
+            return _EXACT["bit"].format(column), BOOLEAN if width == 1 else wide
         if kind == "decimal":
             return column, exact(*numbers, self._config.numeric_mapping)
         found = {
-            "float": (f"({column} + 0e0)", FLOAT32),  # as a float it is shown with six digits
+            "float": (_EXACT["float"].format(column), FLOAT32),
             "double": (column, FLOAT64),
             "date": (column, DATE),
             "datetime": (column, instant(granularity, zone)),
@@ -225,7 +259,7 @@ class MySqlDatabase:
             return f"hex({expression})"
         if plan.charset not in TOLD_AS_THEY_ARE and not plan.is_numeric:
             return key_text(expression, plan.charset)
-        return f"cast({expression} + 0 as char)" if plan.charset and plan.is_numeric else f"cast({expression} as char)"
+        return f"cast({plan.exact.format(expression)} as char)"
 
     def literal_of(self, text: str, relation: Relation, column: str) -> str:
         """Numbers without quotes, because a text would be compared as a double; bytes by their digits."""

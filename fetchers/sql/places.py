@@ -4,8 +4,9 @@ A table is ``{"protocol": "1", "table": full name}``; partitions of its older ve
 too. Offsets are ``{"incrementing": id}`` and ``{"timestamp": ms, "timestamp_nanos": nanoseconds of the second}``
 (``TimestampIncrementingOffset`` of ``kafka-connect-jdbc``). Ours have besides ``at``, the timestamp as the database
 writes it, which no zone and no rounding can move, and ``after``, the key of the last row, by which rows of one
-timestamp are told apart. A query's partition has a hash of its text: another query begins anew. The parts of a first
-load have partitions of their own (``fetchers.sql.load``).
+timestamp are told apart, with ``after_order``, which stands for the order that keys had then. A query's partition has
+a hash of its text: another query begins anew. The parts of a first load have partitions of their own
+(``fetchers.sql.load``).
 """
 
 from __future__ import annotations
@@ -81,17 +82,21 @@ class Place:
     """Timestamp of the last row, as the database writes it."""
     after: tuple[str, ...] | None = None
     """Key columns of the last row, as the database writes them; None: all rows of its timestamp were read."""
+    order: str | None = None
+    """In which order keys were when this one was the last; None: an earlier release has not said."""
 
     @classmethod
     def read(cls, offset: Mapping[str, Any], *, zone: str | None) -> Place:
         """``zone``: of timestamp columns without one; None where they have one (or it is UTC)."""
         number, at, after = offset.get("incrementing"), offset.get("at"), offset.get("after")
+        order = offset.get("after_order")
         if at is None and offset.get("timestamp") is not None:
             at = written(int(offset["timestamp"]), int(offset.get("timestamp_nanos") or 0), zone=zone)
         return cls(
             None if number is None or int(number) == -1 else int(number),
             None if at is None else str(at),
             None if after is None else tuple(json.loads(str(after))),
+            None if order is None else str(order),
         )
 
     def offset(self, *, zone: str | None) -> Offset:
@@ -104,6 +109,8 @@ class Place:
             found["at"] = self.at
         if self.after is not None:
             found["after"] = json.dumps(self.after, ensure_ascii=False)
+        if self.order is not None:
+            found["after_order"] = self.order
         return found
 
 

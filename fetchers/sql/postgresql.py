@@ -19,7 +19,16 @@ import pyarrow as pa
 from fetchers.sdk import Fatal, FetchError, Retriable
 from fetchers.sdk.reach import AllowedAddresses
 from fetchers.sql.config import JdbcConfig
-from fetchers.sql.database import BATCH_BYTES, Blocking, MistypedError, NoTableError, Range, Relation, Table, wrapped
+from fetchers.sql.database import (
+    BATCH_BYTES,
+    Blocking,
+    MistypedError,
+    NoTableError,
+    Range,
+    Relation,
+    Table,
+    wrapped,
+)
 from fetchers.sql.kinds import (
     BOOLEAN,
     BYTES,
@@ -45,12 +54,19 @@ from fetchers.toolkit.databases import (
     postgresql_error,
 )
 from fetchers.toolkit.exclusive_calls import ExclusiveCalls
+from fetchers.toolkit.postgres_texts import key_literal, key_text, takes_any_bytes, text_literal, utf8
 
 T = TypeVar("T")
 SETTLING_MS = 1000
 """A transaction takes its time a moment before it can be seen; so much older are the timestamps that are read."""
 _PLAIN = {"int2": INT16, "int4": INT32, "int8": INT64, "float4": FLOAT32, "float8": FLOAT64, "bool": BOOLEAN}
 _PLAIN |= {"bpchar": STRING, "varchar": STRING, "text": STRING, "bytea": BYTES, "date": DATE}
+_ANY_BYTES = Kind(STRING.form, STRING.arrow, judge=utf8)
+"""Texts of a database without an encoding."""
+_STANDBY = (
+    "The server is a standby, which cannot tell which transactions of its primary are open: name the primary, "
+    "or set late.commits=ignore, and rows may be lost."
+)
 _UNSEEN = {
     "f": "Writers of a foreign table are on its own server, and are not seen here: read it there",
     "m": "A materialized view shows a late commit when it is refreshed: read a table or a plain view",
@@ -84,12 +100,6 @@ _NAME = f"headrace {uuid.uuid4().hex[:12]}"
 _OTHER = f"a.application_name is distinct from '{_NAME}'"
 
 
-def literal(text: str) -> str:
-    """A text as SQL, whatever is in it."""
-    quoted = "'" + text.replace("'", "''").replace("\\", "\\\\") + "'"
-    return f"E{quoted}" if "\\" in text else quoted
-
-
 class _ChangedError(Retriable):
     """What was read is not there any more, or not as it was."""
 
@@ -109,6 +119,10 @@ class PostgresDatabase:
         self._connection: Any = None
         self._cursor: Any = None
         """Of the rows that are being read."""
+        self._is_primary = False
+        """Whether the server is known to be no standby; none becomes one while it runs."""
+        self._takes_any_bytes = False
+        """Whether the database has no encoding."""
         self._calls = ExclusiveCalls(self._release, interrupt=self._cancel)
 
     async def open(self) -> None:
@@ -117,6 +131,7 @@ class PostgresDatabase:
 
     def _connect(self) -> None:
         self._connection = connect_postgresql(self._config.login, addresses=self._addresses, program=_NAME)
+        self._takes_any_bytes = takes_any_bytes(self._connection)
 
     def close(self) -> None:
         """At once, or at the end of the call that runs."""
@@ -149,7 +164,7 @@ class PostgresDatabase:
         """Tables, partitioned ones as one table, and views; single partitions where tables are listed."""
         kinds = sorted({f"'{kind}'" for word in types for kind in _RELKINDS.get(word, "")})
         whole = "true" if self._config.table_whitelist else "not c.relispartition"
-        where = f"n.nspname like {literal(schema_pattern)}" if schema_pattern else "true"
+        where = f"n.nspname like {text_literal(schema_pattern)}" if schema_pattern else "true"
         rows = await self._call(
             lambda: self._select(
                 "select n.nspname::text as schema, c.relname::text as name from pg_class c "
@@ -163,7 +178,7 @@ class PostgresDatabase:
 
     async def relation(self, table: Table) -> Relation:
         """By the catalogue."""
-        oid = f"to_regclass({literal(self._source(table))})::oid"
+        oid = f"to_regclass({text_literal(self._source(table))})::oid"
         rows = await self._call(lambda: self._select(_COLUMNS.format(oid=oid)))
         if not rows:
             raise NoTableError(f"there is no table {table.schema_name}, or it has no columns")
@@ -212,6 +227,8 @@ class PostgresDatabase:
 
     def _column(self, name: str, kind: str, modifier: int, *, not_null: bool) -> ColumnPlan:
         expression, made = self._kind(self.quoted(name), kind, modifier)
+        if made is STRING and self._takes_any_bytes:
+            made = _ANY_BYTES
         numeric = kind in {"int2", "int4", "int8", "oid", "numeric", "float4", "float8"}
         is_whole = numeric and kind not in {"float4", "float8"} and (kind != "numeric" or _scale(modifier) <= 0)
         is_time = kind in {"timestamp", "timestamptz", "date"}
@@ -245,13 +262,12 @@ class PostgresDatabase:
 
     def text_of(self, expression: str, relation: Relation, column: str) -> str:
         """A cast."""
-        del relation, column
-        return f"({expression})::text"
+        text = f"({expression})::text"
+        return key_text(text) if relation.column(column).kind is _ANY_BYTES else text
 
     def literal_of(self, text: str, relation: Relation, column: str) -> str:
         """A literal without a type, which takes the column's."""
-        del relation, column
-        return literal(text)
+        return key_literal(text) if relation.column(column).kind is _ANY_BYTES else text_literal(text)
 
     async def bound(self, wanted: Range) -> str | None:
         """By ``max`` over the index, or the server's clock."""
@@ -262,17 +278,23 @@ class PostgresDatabase:
                 wanted.precision, "second"
             )
             moment = f"clock_timestamp() - interval '{wanted.delay_ms + SETTLING_MS} milliseconds'"
-            zone = literal(self._config.db_timezone)
+            zone = text_literal(self._config.db_timezone)
             moment = f"({moment})" if wanted.is_zoned else f"(({moment}) at time zone {zone})"
             sql = f"select date_trunc('{unit}', {moment})::text as bound"
         found: str | None = (await self._call(lambda: self._select(sql)))[0]["bound"]
         return found
+
+    async def _is_standby(self) -> bool:
+        return bool((await self._call(lambda: self._select("select pg_is_in_recovery() as it")))[0]["it"])
 
     async def holders(self, wanted: Range) -> frozenset[Holder]:
         """By ids: transactions that hold a lock for writing: on the table; on any where it is a view.
 
         By time: every open transaction. An ordinary user does not see the type of other roles' sessions.
         """
+        if not self._is_primary and await self._is_standby():
+            raise Retriable(f"{self._config.url.host}: {_STANDBY}")  # it may be about to take over
+        self._is_primary = True
         here = "l.database = (select oid from pg_database where datname = current_database())"
         locks = f"l.locktype = 'relation' and l.mode in ({_WRITING}) and {here}"
         family = ""
@@ -281,7 +303,7 @@ class PostgresDatabase:
             busy = "a.usesysid is not null and coalesce(a.backend_type, '') not in ('walsender', 'parallel worker')"
             locks = f"(({mine} and {busy}) or ({locks} and l.pid is null))"
         elif wanted.relation.table is not None:
-            oid = f"to_regclass({literal(wanted.relation.source)})::oid"
+            oid = f"to_regclass({text_literal(wanted.relation.source)})::oid"
             family = _FAMILY.format(oid=oid)
             is_table = f"exists (select from pg_class where oid = {oid} and relkind in ('r', 'p'))"
             locks += f" and (not {is_table} or l.relation in (select oid from tree union {_SEQUENCES}))"
@@ -322,18 +344,18 @@ class PostgresDatabase:
         rows = await self._call(
             lambda: self._select(
                 "select last_value from pg_sequences where format('%I.%I', schemaname, sequencename) = "
-                f"pg_get_serial_sequence({literal(wanted.relation.source)}, {literal(name)})"
+                f"pg_get_serial_sequence({text_literal(wanted.relation.source)}, {text_literal(name)})"
             )
         )
         return rows[0]["last_value"] if rows else None
 
     async def trouble(self, wanted: Range) -> str | None:
         """A standby does not know of its primary's transactions, and a sequence with a cache gives old numbers late."""
-        if (await self._call(lambda: self._select("select pg_is_in_recovery() as it")))[0]["it"]:
-            return "The server is a standby, which cannot tell which transactions are open: name the primary."
+        if await self._is_standby():
+            return _STANDBY
         if wanted.relation.table is None:
             return None
-        oid = f"to_regclass({literal(wanted.relation.source)})::oid"
+        oid = f"to_regclass({text_literal(wanted.relation.source)})::oid"
         kinds = f"{_FAMILY.format(oid=oid)} select relkind::text as kind from pg_class join tree using (oid)"
         for row in await self._call(lambda: self._select(kinds)):
             if row["kind"] in _UNSEEN:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from fetchers.sdk import Fatal
 from fetchers.sql.config import JdbcConfig
 from fetchers.sql.database import Database, Range, Relation
@@ -34,6 +36,7 @@ def wanted_range(config: JdbcConfig, relation: Relation, database: Database) -> 
     return Range(relation, identity, time, names, config.timestamp_delay_interval_ms, identity_column)
 
 
+_ORDER_DIGITS = 16
 _NUMBERED = {
     "postgresql": "GENERATED ALWAYS AS IDENTITY",
     "mysql": "AUTO_INCREMENT UNIQUE",
@@ -68,8 +71,11 @@ def _not_null(config: JdbcConfig, relation: Relation, column: str) -> str:
     change = {
         "postgresql": f'ALTER TABLE {relation.source} ALTER COLUMN "{column}" SET NOT NULL',
         "sqlite": "a new table with NOT NULL, to which the rows are copied",
-    }.get(config.url.dialect, f"ALTER TABLE {relation.source} MODIFY `{column}` <its type> NOT NULL")
-    return f"Mend it by: {change}; or set validate.non.null=false: rows with null in it are then never read."
+    }.get(config.url.dialect)
+    if column in relation.not_null:
+        change = f"ALTER TABLE {relation.source} MODIFY {relation.not_null[column]}"
+    mend = "Set" if change is None else f"Mend it by: {change}; or set"
+    return f"{mend} validate.non.null=false: rows with null in it are then never read."
 
 
 def whole_number(text: str, wanted: Range) -> int:
@@ -92,6 +98,8 @@ class Selection:
         ties = () if wanted.identity is not None else relation.keys
         self.ties = tuple(relation.column(name).name for name in ties) if wanted.time is not None else ()
         """Columns by which rows of one timestamp are told apart, besides the incrementing one."""
+        orders = repr([(name, relation.column(name).order) for name in self.ties])
+        self._ties_order = hashlib.sha256(orders.encode()).hexdigest()[:_ORDER_DIGITS]
         places = [(wanted.time, name) for name in wanted.time_columns[:1]]
         places += [(wanted.identity, wanted.identity_column), *((database.quoted(name), name) for name in self.ties)]
         found = [(place, name) for place, name in places if place is not None]
@@ -129,11 +137,16 @@ class Selection:
         at = self._literal(str(place.at), self.wanted.time_columns[0])
         if self.wanted.identity is not None and place.incrementing is not None:
             tie = f"{self.wanted.identity} > {place.incrementing}"
-        elif place.after is not None and len(place.after) == len(self.ties):
-            literals = [self._literal(text, name) for text, name in zip(place.after, self.ties, strict=True)]
-            tie = f"({', '.join(self.order[1:])}) > ({', '.join(literals)})"
-        else:
+        elif place.after is None:
             return f"{time} > {at}"
+        elif len(place.after) != len(self.ties) or place.order not in {None, self._ties_order}:
+            return f"{time} >= {at}"  # the key was altered: behind the last one are other rows than were left to read
+        else:
+            literals = [self._literal(text, name) for text, name in zip(place.after, self.ties, strict=True)]
+            columns = [
+                self.wanted.relation.column(name).exact.format(self._database.quoted(name)) for name in self.ties
+            ]
+            tie = f"({', '.join(columns)}) > ({', '.join(literals)})"
         return f"{time} >= {at} and ({time} > {at} or {tie})"
 
     def _literal(self, text: str, column: str) -> str:
@@ -144,4 +157,4 @@ class Selection:
         rest = list(texts)
         at = rest.pop(0) if self.wanted.time is not None else None
         number = whole_number(rest.pop(0), self.wanted) if self.wanted.identity is not None else None
-        return Place(number, at, tuple(rest) if self.ties else None)
+        return Place(number, at, tuple(rest), self._ties_order) if self.ties else Place(number, at)

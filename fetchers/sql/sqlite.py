@@ -30,6 +30,7 @@ from fetchers.toolkit.exclusive_calls import ExclusiveCalls
 
 T = TypeVar("T")
 LOCK_SECONDS_MAX = 1.0
+_ARROW: dict[type, pa.DataType] = {int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary()}
 _DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", re.IGNORECASE)
 _NUMBERS = (INT64, FLOAT64, BOOLEAN)  # no set: the form of other kinds has no hash
 _PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_SCHEMA)
@@ -255,18 +256,12 @@ class SqliteDatabase:
 
 
 def _column(values: Sequence[Any]) -> Any:
-    """Of values of one type as that type; mixed ones as texts, of which the declared type makes what it can."""
-    types = {type(value) for value in values if value is not None}
-    if types <= {int}:
-        return pa.array(values, pa.int64())
-    if types <= {float}:
-        return pa.array(values, pa.float64())
-    if types <= {bytes}:
-        return pa.array(values, pa.binary())
-    return pa.array(
-        [value if value is None or isinstance(value, str) else _shown(value) for value in values], pa.string()
+    """Of values of one type as that type; of several as a union of them, so that each is read as if it were alone."""
+    types = list({type(value) for value in values if value is not None})
+    if len(types) <= 1:
+        return pa.array(values, _ARROW[types[0]] if types else pa.int64())
+    numbers = pa.array([0 if value is None else types.index(type(value)) for value in values], pa.int8())
+    parts = [[value if type(value) is found else None for value in values] for found in types]
+    return pa.UnionArray.from_sparse(
+        numbers, [pa.array(part, _ARROW[found]) for part, found in zip(parts, types, strict=True)]
     )
-
-
-def _shown(value: Any) -> str:
-    return value.hex() if isinstance(value, bytes) else repr(value)

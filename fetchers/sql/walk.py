@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fetchers.sdk import Fatal, FetchContext, Offset, Page, Retriable, RowSchema
+from fetchers.sdk.rows import row_json
 from fetchers.sql.config import JdbcConfig
 from fetchers.sql.database import Database, MistypedError, Range, Relation, Table
 from fetchers.sql.kinds import ColumnPlan, to_rows
@@ -21,6 +22,8 @@ from metrics.events import LateCommitsAwaited
 
 CARRIED_ROWS_MAX = 1_000_000
 """Most rows of one timestamp in a table without a key: they are one page, because nothing tells them apart."""
+KEY_LETTERS_MAX = 200
+"""Letters of a key that a rejection tells."""
 TOLD_SECONDS = 60.0
 """How long a range waits before that is told, and how often it is told again."""
 
@@ -255,6 +258,13 @@ class Walk:
         keys = None
         if key_schema is not None:
             keys = rows.select(list(key_schema.columns))
+        told = relation.keys or (key_schema.columns if key_schema is not None else ())
+        if not told and self._wanted is not None and self._wanted.identity is not None:
+            told = (self._wanted.identity_column,)
+        rejections = tuple(
+            replace(one, message=f"{relation.name}{_key_of(rows, told, one.index)}: {one.message}")
+            for one in rejections
+        )
         return Page(
             rows,
             offset,
@@ -278,6 +288,15 @@ class Walk:
                 RowSchema.of(f"{relation.name}.Key", key_forms) if keys else None,
             )
         return self._schemas[1], self._schemas[2]
+
+
+def _key_of(rows: pa.RecordBatch, names: Sequence[str], at: int) -> str:
+    """Of a row, for a person; empty where nothing tells it."""
+    if not names:
+        return ""
+    row = pa.Table.from_batches([rows.slice(at, 1)]).select(list(names)).to_struct_array()[0]
+    text = (row_json(row) or b"").decode()
+    return f", key {text[:KEY_LETTERS_MAX]}{'…' * (len(text) > KEY_LETTERS_MAX)}"
 
 
 def _types(relation: Relation) -> list[tuple[object, ...]]:

@@ -21,7 +21,12 @@ from fetchers.sdk.reach import AllowedAddresses
 from fetchers.toolkit.databases import CONNECT_SECONDS_MAX, Login, connect_mysql, mysql_error
 
 ANSWER_SECONDS_MAX = 300.0
-_CHANGED = {"1054", "1146"}
+LOCK_TIMED_OUT, NO_COLUMN, NO_TABLE, WAS_ALTERED = 1205, 1054, 1146, 1412
+_CHANGED = {f"{NO_COLUMN}", f"{NO_TABLE}"}
+
+_FIRST = "SET time_zone = '+00:00', net_write_timeout = 86400"
+"""A day: the server ends a session to which it could write nothing for so long, by default for a minute. Rows wait for
+their reader (``read``), and that for Kafka."""
 
 
 class MySqlConnection:
@@ -37,7 +42,7 @@ class MySqlConnection:
     async def open(self, login: Login, addresses: AllowedAddresses) -> None:
         """Connect and log in; ``addresses``: what may be connected to."""
         async with told(self.host, CONNECT_SECONDS_MAX):
-            self.driver = await connect_mysql(login, addresses=addresses, first_command="SET time_zone = '+00:00'")
+            self.driver = await connect_mysql(login, addresses=addresses, first_command=_FIRST)
         self.version = str(self.driver.get_server_info())
 
     @property
@@ -63,9 +68,10 @@ class MySqlConnection:
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         """Row by row from the socket, never the whole result; texts as they come, in columns ``c0``, ``c1``, ….
 
+        What nobody asks for stays with the server: asyncmy 0.2.18 would take all that comes, at each turn of the loop.
         ``rows_next``: how many rows the next batch has, after the last one (None: there was none yet).
         """
-        cursor = self.driver.cursor(SSCursor)
+        cursor, transport = self.driver.cursor(SSCursor), self.driver._transport  # noqa: SLF001 - asyncmy shows none
         async with told(self.host, ANSWER_SECONDS_MAX):
             await cursor.execute(sql)
         names = [f"c{at}" for at in range(len(cursor.description))]
@@ -78,8 +84,12 @@ class MySqlConnection:
             columns = [_texts(values) for values in zip(*rows, strict=True)]
             batch = pa.RecordBatch.from_arrays(columns, names=names)
             count = rows_next(batch)
-            yield batch
-            await asyncio.sleep(0)
+            transport.pause_reading()
+            try:
+                yield batch
+                await asyncio.sleep(0)
+            finally:
+                transport.resume_reading()
         async with told(self.host, ANSWER_SECONDS_MAX):
             await cursor.close()
 
@@ -131,6 +141,12 @@ class told:  # noqa: N801 - read as a word of a sentence
             raise Fatal(f"{self._host}: the server has sent a text that is no UTF-8 ({error})") from error
         if isinstance(error, OSError | EOFError | asyncio.IncompleteReadError):
             raise Disconnected(f"{self._host}: the connection broke ({type(error).__name__})") from error
+
+
+def number_of(error: BaseException) -> int:
+    """The server's number of what a connection has raised; 0 where it has none."""
+    args = () if error.__cause__ is None else error.__cause__.args
+    return args[0] if args and isinstance(args[0], int) else 0
 
 
 def _failure(error: BaseException, host: str) -> FetchError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -53,6 +53,8 @@ class TaskContext:
         self._told_lag_seconds: float | None = None
         self._blocking = blocking
         self._blocking_turns: dict[str, asyncio.Lock] = {}
+        self.read: Callable[[], Awaitable[Mapping[tuple[tuple[str, Any], ...], Offset]]] | None = None
+        """Reads the offsets from their topic once more; None: nobody else stores any."""
         self.patience_seconds: float | None = None
         """How long a source may be away before its task fails; None: for ever."""
         self._failing_since: float | None = None
@@ -82,6 +84,11 @@ class TaskContext:
     def offsets(self) -> Mapping[tuple[tuple[str, Any], ...], Offset]:
         """Where to resume in every source partition."""
         return {key: dict(offset) for key, offset in self._offsets.items()}
+
+    async def read_offsets(self) -> None:
+        """What is stored by now, whoever has stored it."""
+        if self.read is not None:
+            self._offsets = dict(await self.read())
 
     @property
     def http(self) -> HttpAccess:

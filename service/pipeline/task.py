@@ -160,19 +160,25 @@ class SourceTask:
     async def _wire(self, writer: Writer, events: TaskEvents) -> tuple[FetchStage, DeliverStage, BoundedQueue]:
         """Read what was committed, and put the stages together."""
         parts, settings = self.parts, self.settings
-        stored = await parts.offsets.read(self.task_id.connector)
+
+        async def read() -> dict[tuple[tuple[str, Any], ...], Offset]:
+            stored = await parts.offsets.read(self.task_id.connector)
+            return {partition_key(json.loads(text)): cast("Offset", offset) for text, offset in stored.items()}
+
+        offsets = await read()
         dedupe = self.open_dedupe()
         await dedupe.load()
         context = TaskContext(
             self.task_id,
             partition=self.connector.partition(),
-            offsets={partition_key(json.loads(text)): cast("Offset", offset) for text, offset in stored.items()},
+            offsets=offsets,
             http=parts.http,
             clock=parts.clock,
             emit=parts.emit,
             activity=self.activity,
             blocking=parts.blocking,
         )
+        context.read = read
 
         def on_change(now: QueueStatistics) -> None:
             self._tell_queue(events, now)

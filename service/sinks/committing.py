@@ -42,7 +42,6 @@ class Commits:
     _records: int = 0
     """Put and not settled by a commit."""
     _number: int = 0
-    _is_requested: bool = False
     _due_at: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -92,11 +91,15 @@ class Commits:
     @property
     def is_due(self) -> bool:
         """Whether there is anything to commit, and the interval is over."""
-        return bool(self._news) and (self._is_requested or self.clock.monotonic() >= self._due_at)
+        return bool(self._news) and self.clock.monotonic() >= self._due_at
 
-    def request(self) -> None:
-        """Make what was put due now; `SinkContext.request_flush`."""
-        self._is_requested = True
+    def wait_seconds(self, seconds_max: float) -> float:
+        """How long to wait for records at most, so that what was put is committed as soon as that is due."""
+        return min(seconds_max, max(0.0, self._due_at - self.clock.monotonic())) if self._news else seconds_max
+
+    def request(self, after_seconds: float = 0.0) -> None:
+        """Make what was put due by then, if it is not due before; `SinkContext.request_flush`."""
+        self._due_at = min(self._due_at, self.clock.monotonic() + after_seconds)
 
     @property
     def _news(self) -> dict[Partition, int]:
@@ -109,7 +112,6 @@ class Commits:
         RecordRejectedError, and DeliveryRetriable of dead letters.
         """
         self._due_at = self.clock.monotonic() + self.interval_seconds
-        self._is_requested = False
         news = self._news
         if not news:
             return

@@ -213,7 +213,7 @@ class SinkTask:
                 # A record that waits to be put again holds up the commit of all behind it, and so all that is polled.
                 await self._wait_for_a_put()
                 continue
-            records = await self._consumer.poll(seconds_max=POLL_SECONDS)
+            records = await self._consumer.poll(seconds_max=self._commits.wait_seconds(POLL_SECONDS))
             if records is not None:
                 await self._take(Polled(records), self._rebalances)
             await self._commit_if_due()

@@ -8,7 +8,10 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import re
+import shlex
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -338,15 +341,15 @@ async def _measure_others(names: tuple[str, ...], field: Field, amounts: Amounts
     return rows
 
 
-def _report(rows: list[Row], *, seconds: float) -> str:
-    cores = os.cpu_count()
+def _report(rows: list[Row], *, command: str, seconds: float, loads: tuple[float, float]) -> str:
     date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     lines = [
         f"# Benchmark of {date}",
         "",
         (
-            f"{cores} cores ({platform.machine()}, {platform.system()}), Python {platform.python_version()}; "
-            f"{seconds / 60:.0f} minutes. Made by `./headrace bench`; the broker runs on the same machine."
+            f"{os.cpu_count()} cores ({platform.machine()}, {platform.system()}), Python {platform.python_version()}; "
+            f"{seconds / 60:.0f} minutes. Made by `{command}`; the broker runs on the same machine. "
+            f"Load before and after: {loads[0]:.1f}, {loads[1]:.1f}."
         ),
         "",
         "| what | figure | aim | reached |",
@@ -377,7 +380,7 @@ def _report(rows: list[Row], *, seconds: float) -> str:
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), default=None)
 def main(names: tuple[str, ...], *, output: Path | None, **amounts: int) -> None:
     """Measure, print, and write the results with machine and date."""
-    started_at = time.monotonic()
+    started_at, load = time.monotonic(), os.getloadavg()[0]
     chosen = names or FIGURES
     rows = asyncio.run(_measure(chosen, Amounts(**amounts)))
     table = Table(title="headrace bench")
@@ -388,7 +391,9 @@ def main(names: tuple[str, ...], *, output: Path | None, **amounts: int) -> None
     Console().print(table)
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = output or RESULTS / f"{time.strftime('%Y-%m-%d', time.gmtime())}-{'-'.join(chosen)}.md"
-    path.write_text(_report(rows, seconds=time.monotonic() - started_at), encoding="utf-8")
+    command = re.sub(r" --output[ =]\S+", "", shlex.join(["./headrace", "bench", *sys.argv[1:]]))
+    seconds, loads = time.monotonic() - started_at, (load, os.getloadavg()[0])
+    path.write_text(_report(rows, command=command, seconds=seconds, loads=loads), encoding="utf-8")
     click.echo(f"written to {path}")
 
 

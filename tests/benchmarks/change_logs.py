@@ -7,24 +7,21 @@ started again when the log has been filled.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager
+from collections.abc import Collection
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from tests.benchmarks import change_service
 from tests.benchmarks.databases import demand_once, rates, tell, times_row
-from tests.benchmarks.processes import Child
 from tests.benchmarks.rows import Row
-from tests.benchmarks.subjects import SUBJECTS, Subject
+from tests.benchmarks.subjects import SUBJECTS, Opened, Subject
 from tests.benchmarks.throughput import Field, run_name
 from tests.benchmarks.watching import Passage, cost, limit, processor_seconds, watch
 
-PARTS = ("change-tables", "change-memory")
-"""What may be measured by itself."""
+PARTS = ("change-tables", "change-rows", "change-memory")
+"""What may be measured by itself; ``change-rows`` is a part of ``change-memory``."""
 TIMES_DEBEZIUM = {"PostgreSQL": 3.0, "MariaDB": 2.0}
 RATE_MIN = {"PostgreSQL": 80_000}
-Opened = Callable[..., AbstractContextManager[Child]]
 
 
 async def measure_change_logs(
@@ -51,8 +48,10 @@ async def measure_change_logs(
         rows += await change_service.measure_latency(field)
     if is_all or "change-tables" in parts:
         rows += await change_service.measure_tables(field, tables=tables)
+    if is_all or {"change-rows", "change-memory"} & set(parts):
+        rows += await change_service.measure_rows(field, records=memory_records)
     if is_all or "change-memory" in parts:
-        rows += await change_service.measure_memory(field, records=memory_records, transaction_rows=transaction_rows)
+        rows += await change_service.measure_transactions(field, rows=transaction_rows)
     return rows
 
 

@@ -19,8 +19,8 @@ from tests.benchmarks.databases import demand_once
 from tests.benchmarks.processes import Child
 from tests.benchmarks.rows import Row, quantile
 from tests.benchmarks.service_level import LATENCY_SECONDS, RATE_PER_SECOND, delays_of
-from tests.benchmarks.subjects import JSON, SUBJECTS, TABLE, Subject, connector, postgresql
-from tests.benchmarks.throughput import TOPIC, Field, run_name
+from tests.benchmarks.subjects import AVRO, JSON, SUBJECTS, TABLE, Opened, Subject, connector, postgresql
+from tests.benchmarks.throughput import Field, run_name
 from tests.benchmarks.watching import WAIT_SECONDS_MAX, processor_seconds, watch
 
 MEBIBYTE = 1024 * 1024
@@ -121,12 +121,11 @@ async def measure_tables(field: Field, *, tables: int) -> list[Row]:
 
 def _many(subject: Subject, name: str, kind: str, tables: str) -> Mapping[str, str]:
     """Keys of a connector over the tables whose names are of that pattern; their topics are called alike for both."""
-    avro = {"value.converter": "io.confluent.connect.avro.AvroConverter", **TOPIC}
     if kind == "JdbcSource":
         polled = {"mode": "incrementing", "incrementing.column.name": "id", "topic.prefix": f"{name}.public."}
-        return {"connection.url": subject.url, "table.include.list": rf"public\.{tables}", **polled, **avro}
+        return {"connection.url": subject.url, "table.include.list": rf"public\.{tables}", **polled, **AVRO}
     keys = {key: text for key, text in subject.change_keys(name).items() if key != "database.server.id"}
-    return {**keys, "table.include.list": rf"public\.{tables}", **avro}
+    return {**keys, "table.include.list": rf"public\.{tables}", **AVRO}
 
 
 async def _quiet(field: Field, subject: Subject, child: Child, topics: list[str]) -> tuple[float, int, int]:
@@ -174,29 +173,29 @@ async def _demand_all(field: Field, topics: list[str], records: int) -> None:
     assert found == records, f"{found} records are in the topics of {records} rows"
 
 
-async def measure_memory(field: Field, *, records: int, transaction_rows: int) -> list[Row]:
-    """Very many rows that are read at once, and transactions that are larger than their limit."""
+def _tell(row: Row) -> Row:
+    click.echo(f"  {row.what}: {row.figure}")
+    return row
+
+
+async def measure_rows(field: Field, *, records: int) -> list[Row]:
+    """Very many rows that are read at once, by polling and by a snapshot, of both databases."""
     rows: list[Row] = []
-
-    def tell(row: Row) -> None:
-        rows.append(row)
-        click.echo(f"  {row.what}: {row.figure}")
-
-    with postgresql() as subject:
-        subject.fill(1, records)
-        for kind in ("JdbcSource", "PostgresCdcSource"):
-            tell(await _measure_rows(field, subject, kind, records=records))
     for opened in SUBJECTS.values():
         with opened() as subject:
-            for count in (transaction_rows * 3 // 10, transaction_rows):
-                tell(await _measure_transaction(field, subject, count))
+            subject.fill(1, records)
+            sources = {"JdbcSource": subject.polling, subject.own_class: subject.changes}
+            rows += [
+                _tell(await _measure_rows(field, subject, kind, start, records=records))
+                for kind, start in sources.items()
+            ]
     return rows
 
 
-async def _measure_rows(field: Field, subject: Subject, kind: str, *, records: int) -> Row:
-    name = f"rows-{kind.lower()}-{run_name(0)}"
+async def _measure_rows(field: Field, subject: Subject, kind: str, start: Opened, *, records: int) -> Row:
+    name = f"rows-{kind.lower()}-{subject.name.lower()}-{run_name(0)}"
     topic = subject.topic(name)
-    with connector(field, name, {"connector.class": kind, **_many(subject, name, kind, TABLE)}) as child:
+    with start(field, name) as child:
         peaks = []
         async with _peak(child) as looks:
             for part in (records // 10, records // 2, records):
@@ -205,11 +204,20 @@ async def _measure_rows(field: Field, subject: Subject, kind: str, *, records: i
         await demand_once(field, topic, records, part="value" if kind == "JdbcSource" else "key")
     early, _, late = peaks
     return Row(
-        f"{records:,} rows by {kind}: peak of the Python process after a tenth, half, all of them",
+        f"{subject.name}: {records:,} rows by {kind}: peak of the Python process after a tenth, half, all of them",
         " ".join(f"{peak / MEBIBYTE:.0f}" for peak in peaks) + " MiB",
         "flat (≤ 10 % more)",
         late <= 1.1 * early,
     )
+
+
+async def measure_transactions(field: Field, *, rows: int) -> list[Row]:
+    """Transactions that are larger than their limit, of both databases."""
+    found: list[Row] = []
+    for opened in SUBJECTS.values():
+        with opened() as subject:
+            found += [_tell(await _measure_transaction(field, subject, count)) for count in (rows * 3 // 10, rows)]
+    return found
 
 
 async def _measure_transaction(field: Field, subject: Subject, rows: int) -> Row:

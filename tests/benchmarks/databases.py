@@ -11,8 +11,8 @@ import click
 
 from tests.benchmarks.rows import Row
 from tests.benchmarks.service_level import count_distinct
-from tests.benchmarks.subjects import SUBJECTS, TABLE, Subject, connector
-from tests.benchmarks.throughput import TOPIC, Field, run_name
+from tests.benchmarks.subjects import SUBJECTS, Subject
+from tests.benchmarks.throughput import Field, run_name
 from tests.benchmarks.upserts import measure_upserts
 from tests.benchmarks.watching import WAIT_SECONDS_MAX, Passage, cost, limit, processor_seconds, watch
 
@@ -23,21 +23,8 @@ TIMES_DEBEZIUM, RATE_MIN = 4.0, 120_000
 async def by_polling(field: Field, subject: Subject, run: str, records: int) -> Passage:
     """``JdbcSource``, by ids."""
     name = f"polled-{run}"
-    keys = {
-        "connector.class": "JdbcSource",
-        "connection.url": subject.url,
-        "mode": "incrementing",
-        "incrementing.column.name": "id",
-        "table.whitelist": TABLE,
-        "topic.prefix": f"{name}-",
-        "value.converter": "io.confluent.connect.avro.AvroConverter",
-        **TOPIC,
-    }
-    with connector(field, name, keys) as child:
-        sample = processor_seconds({"Python": child.pid, "broker": field.servers.pid, subject.name: subject.server.pid})
-        passage = await watch(field.servers.bootstrap, f"{name}-{TABLE}", records=records, sample=sample)
-        await demand_once(field, f"{name}-{TABLE}", records, part="value")
-    return passage
+    with subject.polling(field, name) as child:
+        return await _passage(field, subject, name, records, reader={"Python": child.pid}, part="value")
 
 
 async def by_snapshot(field: Field, subject: Subject, run: str, records: int) -> Passage:
@@ -54,10 +41,18 @@ async def by_debezium(field: Field, subject: Subject, run: str, records: int) ->
         return await _passage(field, subject, name, records, reader={"Debezium": child.pid})
 
 
-async def _passage(field: Field, subject: Subject, name: str, records: int, *, reader: dict[str, int]) -> Passage:
+async def _passage(
+    field: Field,
+    subject: Subject,
+    name: str,
+    records: int,
+    *,
+    reader: dict[str, int],
+    part: Literal["key", "value"] = "key",
+) -> Passage:
     sample = processor_seconds({**reader, "broker": field.servers.pid, subject.name: subject.server.pid})
     passage = await watch(field.servers.bootstrap, subject.topic(name), records=records, sample=sample)
-    await demand_once(field, subject.topic(name), records)
+    await demand_once(field, subject.topic(name), records, part=part)
     return passage
 
 

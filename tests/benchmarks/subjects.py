@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from service.embedded.jars import parts
 from tests.benchmarks.peer import connect_standalone
 from tests.benchmarks.processes import Child, headrace, write_properties
-from tests.benchmarks.throughput import Field
+from tests.benchmarks.throughput import TOPIC, Field
 from tests.databases import DatabaseServer, MariaDb, Postgres, running_mariadb, running_postgres
 
 TABLE = "items"
@@ -30,6 +30,9 @@ _MARIADB_COLUMNS = """id bigint primary key, a int, b double, c varchar(30), d d
 _MARIADB_ROW = """i, i, i * 1.5e0, concat('name ', i), now(6) + interval i second, i % 2, i / 100, md5(i),
   current_date + interval i % 1000 day, i % 100"""
 JSON = "org.apache.kafka.connect.json.JsonConverter"
+AVRO = {"value.converter": "io.confluent.connect.avro.AvroConverter", **TOPIC}
+Opened = Callable[..., AbstractContextManager[Child]]
+"""Starts a worker with one connector."""
 _KEYS = {"key.converter": JSON, "key.converter.schemas.enable": "false"}
 _VALUES = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
 
@@ -85,12 +88,26 @@ class Subject:
         """Ours, in a worker of its own; a second one of this name goes on."""
         keys = {
             "connector.class": self.own_class,
-            "topic.creation.default.partitions": "1",
-            "value.converter": "io.confluent.connect.avro.AvroConverter",
+            **AVRO,
             **self.change_keys(name, **more),
         }
         if self.own_class != "PostgresCdcSource":
             del keys["slot.name"]
+        with connector(field, name, keys) as child:
+            yield child
+
+    @contextmanager
+    def polling(self, field: Field, name: str) -> Iterator[Child]:
+        """``JdbcSource`` by ids, in a worker of its own; its topic is called as that of the changes is."""
+        keys = {
+            "connector.class": "JdbcSource",
+            **AVRO,
+            "connection.url": self.url,
+            "mode": "incrementing",
+            "incrementing.column.name": "id",
+            "table.whitelist": TABLE,
+            "topic.prefix": self.topic(name).removesuffix(TABLE),
+        }
         with connector(field, name, keys) as child:
             yield child
 

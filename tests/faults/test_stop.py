@@ -32,7 +32,9 @@ def test_signals_stop_in_stages_and_lose_nothing(kafka: KafkaStack, topic_name: 
         with source.growing():
             for number in (signal.SIGTERM, signal.SIGINT):
                 _start_and_wait_for_progress(life, kafka, topic_name)
+                children = life.children()
                 assert life.stop(number=number, seconds_max=STOP_SECONDS_MAX) == 0, life.log_text()[-4000:]
+                _demand_ended(children)
             # One that waits long for a Spark that hangs: the second signal may be late.
             with files[0].open("a", encoding="utf-8") as worker:
                 worker.write("task.shutdown.graceful.timeout.ms=300000\n")
@@ -42,7 +44,7 @@ def test_signals_stop_in_stages_and_lose_nothing(kafka: KafkaStack, topic_name: 
                 life.process.send_signal(signal.SIGTERM)
                 assert wait_until(lambda: life.events("worker_stopping")[2:] != [], seconds_max=300)
                 assert life.stop(number=signal.SIGTERM, seconds_max=STOP_SECONDS_MAX) == -signal.SIGTERM
-            assert wait_until(lambda: not any(child.is_running() for child in children), seconds_max=300)
+            _demand_ended(children)
         life.start("--until-idle", "2")
         assert life.wait(seconds_max=300) == 0, life.log_text()[-4000:]
     finally:
@@ -69,6 +71,11 @@ def _without_spark(children: Sequence[psutil.Process]) -> Iterator[None]:
         for child in suspended:
             with suppress(psutil.NoSuchProcess):
                 child.resume()
+
+
+def _demand_ended(children: Sequence[psutil.Process]) -> None:
+    """Nothing that a worker has started stays behind it, its Spark least of all."""
+    assert wait_until(lambda: not any(child.is_running() for child in children), seconds_max=300)
 
 
 def _start_and_wait_for_progress(life: WorkerLife, kafka: KafkaStack, topic: str) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pyspark
 import pytest
 from pyspark.errors import AnalysisException, SparkRuntimeException
@@ -90,3 +92,24 @@ def test_each_line_has_its_level(caplog: pytest.LogCaptureFixture) -> None:
         (logging.WARNING, 'TaskSetManager: a "quoted" word'),
         (logging.CRITICAL, r"Main: torn \q"),
     ]
+
+
+def test_the_heap_is_kept_small_only_while_spark_starts(session: SparkSession) -> None:
+    """So that a worker whose Spark has nothing to do stays small, and one that converts is not slowed down by it."""
+    pid = jvm_pid()
+    assert pid is not None
+    assert {"-XX:MaxHeapFreeRatio=35", "-XX:MinHeapFreeRatio=10"} <= set(psutil.Process(pid).cmdline())
+    jvm: Any = session._jvm
+    gateway: Any = session.sparkContext._gateway
+    kind = jvm.java.lang.Class.forName("com.sun.management.HotSpotDiagnosticMXBean")
+    bean = jvm.java.lang.management.ManagementFactory.getPlatformMXBean(kind)
+    asked = gateway.new_array(jvm.java.lang.Class, 1)
+    asked[0] = jvm.java.lang.Class.forName("java.lang.String")
+    method = kind.getMethod("getVMOption", asked)
+
+    def value_of(name: str) -> str:
+        given = gateway.new_array(jvm.java.lang.Object, 1)
+        given[0] = name
+        return str(method.invoke(bean, given).getValue())
+
+    assert (value_of("MaxHeapFreeRatio"), value_of("MinHeapFreeRatio")) == ("100", "0")

@@ -40,6 +40,8 @@ class FakeContext:
         self.offsets: dict[PartitionKey, Offset] = dict(offsets or {})
         if offset is not None:
             self.offsets[partition_key(partition or {})] = offset
+        self.stored: dict[PartitionKey, Offset] = {}
+        """What others have stored since, which the fetcher has to ask for."""
         self.events: list[Event] = []
         self.rounds = 0
         self.lags: list[float] = []
@@ -67,6 +69,10 @@ class FakeContext:
     def offset_of(self, partition: Partition) -> Offset:
         """Where to resume in this source partition."""
         return self.offsets.get(partition_key(partition), {})
+
+    async def read_offsets(self) -> None:
+        """Take over ``stored``."""
+        self.offsets |= self.stored
 
     @property
     def http(self) -> HttpAccess:

@@ -126,6 +126,15 @@ class FilesSink(SinkConnector[FilesConfig]):
         """Gather; files that are full are committed."""
         now = self._now()
         await self._run(lambda: self._put(batch, now))
+        self._request_flush()
+
+    def _request_flush(self) -> None:
+        """Have the worker flush at the moment at which the clock ends files, also where no record comes then."""
+        now = self._now()  # again, for a commit may have taken long
+        waits = [files.seconds_until_due(now) for files in tuple(self._partitions.values())]
+        known = [seconds for seconds in waits if seconds is not None]
+        if known and self._context is not None:
+            self._context.request_flush(min(known))
 
     def _put(self, batch: SinkBatch, now: Moment) -> None:
         for partition, part in batch.by_partition():
@@ -216,7 +225,9 @@ class FilesSink(SinkConnector[FilesConfig]):
     async def flush(self, offsets: Offsets) -> Offsets:
         """Say how far the files are committed; what is due by the clock is committed now."""
         now = self._now()
-        return await self._run(lambda: self._flush(offsets, now))
+        safe = await self._run(lambda: self._flush(offsets, now))
+        self._request_flush()
+        return safe
 
     def _flush(self, offsets: Offsets, now: Moment) -> dict[Partition, int]:
         safe: dict[Partition, int] = {}

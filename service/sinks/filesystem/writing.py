@@ -179,13 +179,27 @@ class PartitionFiles:
         if is_idle or self._schedule(now.ms) != self._schedule(self.begun_at_ms):
             self.commit()
 
+    def seconds_until_due(self, now: Moment) -> float | None:
+        """How long until the clock says that the open files are to be committed; None where it never will."""
+        if not self._files:
+            return None
+        waits_ms = []
+        if self.config.rotate_idle_interval_ms > 0:
+            waits_ms.append(self.taken_at.steady_ms + self.config.rotate_idle_interval_ms - now.steady_ms)
+        if self.config.rotate_schedule_interval_ms > 0:
+            interval_ms = self.config.rotate_schedule_interval_ms
+            is_over = self._schedule(now.ms) != self._schedule(self.begun_at_ms)
+            waits_ms.append(0 if is_over else interval_ms - self._local_ms(now.ms) % interval_ms)
+        return max(0, min(waits_ms)) / 1000 if waits_ms else None
+
     def _schedule(self, at_ms: int) -> int:
         """How many intervals of the schedule there were, in local time."""
-        if self.config.rotate_schedule_interval_ms <= 0:
-            return 0
-        local = datetime.fromtimestamp(at_ms / 1000, self.config.zone)
-        offset = local.utcoffset() or timedelta()
-        return (at_ms + int(offset.total_seconds() * 1000)) // self.config.rotate_schedule_interval_ms
+        interval_ms = self.config.rotate_schedule_interval_ms
+        return self._local_ms(at_ms) // interval_ms if interval_ms > 0 else 0
+
+    def _local_ms(self, at_ms: int) -> int:
+        offset = datetime.fromtimestamp(at_ms / 1000, self.config.zone).utcoffset() or timedelta()
+        return at_ms + int(offset.total_seconds() * 1000)
 
     def take(self, values: Any, offsets: npt.NDArray[np.int64], placed: Placed, *, shape: Shape, now: Moment) -> None:
         """Add records, ascending, all of them fit and new; closes and commits files where it is time."""

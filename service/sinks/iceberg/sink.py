@@ -41,6 +41,9 @@ from service.sinks.shapes import ShapeError, column_of_json, mask_of, shape_of
 
 FILES_MAX = 10_000
 """Data files that wait for their commit, with the bounds of their columns in memory; above it a commit is asked for."""
+TABLES_MAX = 1_000
+"""That are kept over a commit as the catalogue told them, with all their snapshots; others are loaded when they are
+written to again."""
 _ODD = "the payload is no object, or its fields are of other types than the table's columns or than those before it"
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
@@ -60,6 +63,9 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
         self._lake: Lake | None = None
         self._context: SinkContext | None = None
         self._tables: dict[str, IcebergTable] = {}
+        """Those that were written to last at the end."""
+        self._forgotten: dict[str, Any] = {}
+        """The Arrow schemas of tables that are no more kept; equal ones are one object."""
         self._begins: dict[Partition, int] = {}
         """Where the task was told to begin; what comes from before is of another topic of the same name."""
         self._records = self._bytes = 0
@@ -140,7 +146,9 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
 
     def _table(self, name: str) -> IcebergTable | None:
         """The table, loaded once; None where it is not there yet."""
-        known = self._tables.get(name)
+        known = self._tables.pop(name, None)
+        if known is not None:
+            self._tables[name] = known
         if known is not None or self._lake is None:
             return known
         keys = self.config.table(name)
@@ -151,13 +159,15 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
         self._tables[name] = IcebergTable(
             self._lake, self.config, keys, context.connector, context.clock, context.note_progress, loaded
         )
+        self._forgotten.pop(name, None)
         return self._tables[name]
 
     async def put(self, batch: SinkBatch) -> None:
         """Gather; above the bounds data files are written, or a commit is asked for."""
         await self._thread.run(lambda: self._put(batch))
         config = self.config
-        is_full = sum(len(table.files) for table in self._tables.values()) >= FILES_MAX
+        # Rows that are held become a file at least.
+        is_full = sum(max(len(table.files), table.is_pending) for table in self._tables.values()) >= FILES_MAX
         is_full |= self._records >= config.iceberg_control_commit_records
         if is_full or self._bytes >= config.iceberg_control_commit_bytes:
             self._ready.request_flush()
@@ -174,7 +184,8 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
 
     def _of_another_topic(self, partition: Partition, offset: int) -> str:
         topic, number = partition
-        branches = {self.config.table(name).branch for name in (*self.config.names, *self._tables)}
+        names = (*self.config.names, *self._tables, *self._forgotten)
+        branches = {self.config.table(name).branch for name in names}
         keys = "' or '".join(sorted(offsets_key(self._ready.connector, topic, branch) for branch in branches))
         return (
             f"partition {number} of topic {topic} is written to offset {offset}, and the topic does not go so far: if "
@@ -222,7 +233,8 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
     def _place_of_types(self) -> Callable[[Any], bool]:
         """Whether records of an Arrow type have a place in one of the tables; where there are none yet, all have."""
         named = [table for table in map(self._table, self.config.names) if table is not None]
-        goals = [table.arrow_schema for table in named or self._tables.values()]
+        others = () if named else {id(schema): schema for schema in self._forgotten.values()}.values()
+        goals = [*(table.arrow_schema for table in named or self._tables.values()), *others]
         is_folded = self.config.iceberg_tables_schema_case_insensitive
         is_widened = self.config.iceberg_tables_evolve_schema_enabled
 
@@ -238,11 +250,19 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
             if not is_table_name(name):
                 message = f"'{name}' names no table as namespace.table"
                 _refuse(batch, is_here, RefusalReason.REFUSED_BY_TARGET, message)
-            elif name not in self._tables and len(self._tables) >= max(room, len(self.config.names)):
+            elif not self._is_known(name) and self._tables_known >= max(room, len(self.config.names)):
                 message = f"its table would be one more than iceberg.tables.dynamic-max, {room}"
                 _refuse(batch, is_here, RefusalReason.REFUSED_BY_TARGET, message)
             else:
                 yield name, is_here
+
+    def _is_known(self, name: str) -> bool:
+        return name in self._tables or name in self._forgotten
+
+    @property
+    def _tables_known(self) -> int:
+        """How many tables this task has written to."""
+        return len(self._tables) + len(self._forgotten)
 
     def _write(
         self, name: str, partition: Partition, batch: SinkBatch, values: Any, *, offsets: Numbers, is_here: Mask
@@ -295,6 +315,17 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
         for table in self._tables.values():
             table.commit()
         self._records = self._bytes = 0
+        self._forget_tables()
+
+    def _forget_tables(self) -> None:
+        """Keep those alone that were written to last; nothing of any waits, and each table itself says how far it is.
+
+        The rest is remembered by what is asked of tables before a record has found its own: names and schemas.
+        """
+        schemas = {schema: schema for schema in self._forgotten.values()}
+        for name in [*self._tables][: max(0, len(self._tables) - max(TABLES_MAX, len(self.config.names)))]:
+            schema = self._tables.pop(name).arrow_schema
+            self._forgotten[name] = schemas.setdefault(schema, schema)
 
     async def close(self, partitions: Collection[Partition]) -> None:
         """Give up what is not committed: its records come again, to whoever gets the partitions."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 from fetchers.sdk import Disconnected, Fatal, FetchError
 from fetchers.sdk.reach import AllowedAddresses
 from fetchers.toolkit.databases import connect_postgresql, postgresql_error
+from fetchers.toolkit.postgres_texts import text_literal
 from service.sinks.calendar import Calendar
 from service.sinks.jdbc.config import JdbcSinkConfig
 from service.sinks.jdbc.database import (
@@ -155,8 +156,7 @@ class PostgresTarget:
 
     def literal(self, text: str) -> str:
         """As the standard does."""
-        quoted = "'" + text.replace("'", "''").replace("\\", "\\\\") + "'"
-        return f"E{quoted}" if "\\" in text else quoted
+        return text_literal(text)
 
     def folded(self, name: str) -> str:
         """Lower case."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fetchers.sdk import Page
+from fetchers.sdk import Fatal, Page
 from fetchers.sdk.testing.context import FakeContext
 from service.kafka.reader import StoredRecord
 from tests import journal
@@ -150,6 +150,42 @@ async def test_a_snapshot_rejects_letters_that_the_server_has_no_unicode_for(eac
     expected += [('{"id":98}', "column e: the bytes 81ad are no text in sjis")]
     expected += [('{"id":99}', "column s: the bytes 3f2c81ad2c62 are no text in sjis")]
     assert rejected(pages) == expected
+
+
+ODD_VALUE = "create table {}odd (id int primary key, e enum('a', x'D800') character set ucs2)"
+
+
+async def test_a_table_that_nobody_wants_may_be_declared_with_anything(each_mysql: MySql) -> None:
+    """A value of an ENUM may hold half of a surrogate pair, in whatever database of the server."""
+    other = f"{each_mysql.name}_other"
+    await each_mysql.rows("create table t (id int primary key)", "insert into t values (1)", f"create database {other}")
+    try:
+        await each_mysql.rows(
+            ODD_VALUE.format(f"{other}."), ODD_VALUE.format(""), f"insert into {other}.odd values (1, 'a')"
+        )
+        wanted = source(each_mysql, **{"table.include.list": f"{each_mysql.name}\\.t"})
+        assert await wanted.check(FakeContext()) == []
+        pages = await read(wanted, FakeContext(), until=has_row("t", 1))
+    finally:
+        await each_mysql.rows(f"drop database {other}")
+    assert [key for _, key, _ in rows_of(pages)] == ['{"id":1}']
+
+
+async def test_a_wanted_table_declared_with_a_value_that_is_no_text_is_named(each_mysql: MySql) -> None:
+    """Before its first row is read, with what to do: then the other columns of the table are read."""
+    name = each_mysql.name
+    await each_mysql.rows(ODD_VALUE.format(""), "insert into odd values (1, 'a')")
+    told = (
+        f"{name}.odd: column e is declared with a value that is no text (the bytes eda080): change the value, or leave"
+    )
+    connector = source(each_mysql)
+    (finding,) = await connector.check(FakeContext())
+    assert (finding.value, finding.message[: len(told)]) == (f"{name}.odd", told)
+    with pytest.raises(Fatal, match=re.escape(told)):
+        await read(connector, FakeContext(), until=bool)
+    without = source(each_mysql, **{"column.exclude.list": f"{name}\\.odd\\.e"})
+    pages = await read(without, FakeContext(), until=has_row("odd", 1))
+    assert [value["after"] for _, _, value in rows_of(pages)] == [{"id": 1}]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

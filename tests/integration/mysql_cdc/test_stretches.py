@@ -27,6 +27,7 @@ CHANGES = 60
 """So many transactions are allowed to be written for each time that the reader is made anew."""
 PROGRESS = partition_key({"server": "shop", "snapshot": "tables"})
 KEYS = {"snapshot.fetch.size": "20", "table.poll.interval.ms": "50", "max.batch.bytes": "3000"}
+SET_OF_64 = f"set({', '.join(repr(f'm{number}') for number in range(64))})"
 KEYED = {
     "int": [str(number) for number in (-5, 0, 7, 100, 2**31 - 1)],
     "bigint unsigned": ["0", "9", "18446744073709551615"],
@@ -39,6 +40,7 @@ KEYED = {
     "binary(3)": ["x'00'", "x'61'", "x'ffff'"],
     "enum('z','a','m')": ["'z'", "'a'", "'m'"],
     "set('z','a')": ["''", "'z'", "'a'", "'z,a'"],
+    SET_OF_64: [str(number) for number in (2**53, 2**53 + 1, 2**63, 2**63 + 1, 2**64 - 1)],
     "bit(9)": ["0", "5", "511"],
     "year": ["0", "1999", "2024"],
     "date": ["'0000-00-00'", "'1000-01-01'", "'2024-02-29'", "'9999-12-31'"],
@@ -157,6 +159,7 @@ async def test_keys_of_every_type_are_gone_on_from(each_mysql: MySql) -> None:
     """Each row once and in order, one a stretch; alone and as the second column of a key."""
     keys = {
         **KEYS,
+        "table.poll.interval.ms": "5000",  # there are many tables to look at
         "snapshot.fetch.size": "1",
         "event.form": "row",
         "bigint.unsigned.handling.mode": "precise",
@@ -182,6 +185,54 @@ async def test_keys_of_every_type_are_gone_on_from(each_mysql: MySql) -> None:
             own = [value["n"] for topic, _, value in records if topic == f"shop.{each_mysql.name}.{table}"]
             assert (kind, own) == (kind, told)
             assert set(own) == set(range(len(values)))
+
+
+ALTERED = {
+    "enum turned": ("enum('a','b','c','d')", "enum('d','c','b','a')", ["'a'", "'b'", "'c'", "'d'"]),
+    "enum without a value": ("enum('a','b','c','d')", "enum('a','b','c')", ["'a'", "'b'", "'c'", "'d'"]),
+    "set turned": ("set('a','b')", "set('b','a')", ["''", "'a'", "'b'", "'a,b'"]),
+    "other collation": (
+        "varchar(9) collate utf8mb4_bin",
+        "varchar(9) collate utf8mb4_general_ci",
+        ["'B'", "'D'", "'a'", "'c'"],
+    ),
+    "other type": ("int", "varchar(9)", ["8", "9", "10", "11"]),
+    "wider": ("int", "bigint", ["8", "9", "10", "11"]),
+    "longer": ("varchar(9)", "varchar(99)", ["'a'", "'b'", "'c'", "'d'"]),
+}
+"""What becomes of a key after two of its values were read; those in which it keeps their order are no reason to begin
+anew."""
+KEPT = {"wider", "longer"}
+
+
+@pytest.mark.parametrize("case", ALTERED)
+async def test_a_key_whose_order_is_altered_is_read_anew(each_mysql: MySql, case: str) -> None:
+    """Behind its last place the table would have other rows than those that were not read yet."""
+    before, after, values = ALTERED[case]
+    rows = ", ".join(f"({value}, {number})" for number, value in enumerate(values))
+    await each_mysql.rows(
+        f"create table t (k {before} not null primary key, n int) default charset utf8mb4",
+        f"insert into t values {rows}",
+    )
+    keys, context = {"snapshot.fetch.size": "2", "event.form": "row"}, FakeContext(clock=SystemClock())  # type: ignore[arg-type]
+    first = await read(source(each_mysql, **keys), context, until=bool)
+    await each_mysql.rows("set sql_mode = ''", f"alter table t modify k {after} not null")
+    rest = await read(source(each_mysql, **keys), context, until=lambda _: is_read(context))
+    own = [[value["n"] for _, _, value in rows_of(pages)] for pages in (first, rest)]
+    assert own[0] == [0, 1]
+    assert sorted(own[1]) == ([2, 3] if case in KEPT else [0, 1, 2, 3])
+
+
+async def test_a_key_of_other_columns_is_read_anew(each_mysql: MySql) -> None:
+    """As many as before, in another order."""
+    await each_mysql.rows(
+        "create table t (a int, b int, primary key (a, b))", "insert into t values (1, 4), (2, 3), (3, 2), (4, 1)"
+    )
+    keys, context = {"snapshot.fetch.size": "2", "event.form": "row"}, FakeContext(clock=SystemClock())  # type: ignore[arg-type]
+    await read(source(each_mysql, **keys), context, until=bool)
+    await each_mysql.rows("alter table t drop primary key, add primary key (b, a)")
+    rest = await read(source(each_mysql, **keys), context, until=lambda _: is_read(context))
+    assert [value["a"] for _, _, value in rows_of(rest)] == [4, 3, 2, 1]
 
 
 async def test_tables_are_added_and_asked_for_while_the_log_is_read(each_mysql: MySql) -> None:

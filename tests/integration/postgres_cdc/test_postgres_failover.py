@@ -13,7 +13,7 @@ import pytest
 from fetchers.sdk import Fatal, Retriable
 from tests.databases import Postgres, running_postgres
 from tests.integration.postgres_cdc.test_postgres_log import Followed, is_after_snapshot, records
-from tests.postgres_standby import SECONDS_MAX, copy_slot, promote, running_standby, until_replayed
+from tests.postgres_standby import LOOK_SECONDS, SECONDS_MAX, copy_slot, promote, running_standby, until_replayed
 
 pytestmark = pytest.mark.integration
 NAME = "shop"
@@ -50,6 +50,17 @@ class Pair:
             async for _ in self.followed.connector().fetch(self.followed.context()):
                 pass
 
+    async def deleted(self) -> bool:
+        """As when the connector is deleted; its last reader has gone already, or lets go of the slot soon."""
+        async with asyncio.timeout(SECONDS_MAX):
+            while True:
+                try:
+                    return await self.followed.connector().on_deleted(self.followed.context(), ())
+                except Retriable as error:
+                    if "it is being read" not in str(error):
+                        raise
+                    await asyncio.sleep(LOOK_SECONDS)
+
     def take_over(self) -> None:
         """The primary dies, and the standby is promoted with what it has."""
         self.first.server.kill()
@@ -81,6 +92,11 @@ async def test_a_replica_that_took_over_without_the_slot_is_a_hole(pair: Pair) -
     """Also where somebody makes the slot anew: it begins later. What a person chooses is done, and nothing else."""
     await pair.begin()
     await until_replayed(pair.first, pair.second)
+    pair.read_at(pair.second)
+    with pytest.raises(Retriable, match="is a replica, and has no slot shop"):
+        await pair.fail()
+    with pytest.raises(Retriable, match="it is a replica"):
+        await pair.deleted()
     pair.take_over()
     with pytest.raises(Fatal, match=rf"slot shop is needed .*replica that took over without it\. {CHOICES}"):
         await pair.added(pair.second, 2)
@@ -126,6 +142,8 @@ async def test_a_replica_that_took_over_with_the_slot_is_gone_on_from(pair: Pair
     pair.read_at(pair.second)
     with pytest.raises(Retriable, match="this replica has not taken over"):
         await pair.fail()
+    with pytest.raises(Retriable, match="it is a replica, and the slot of its primary would stay"):
+        await pair.deleted()
     pair.take_over()
     pair.second.run("delete from t where id = 1")
     found = await pair.added(pair.second, 6)
@@ -134,3 +152,8 @@ async def test_a_replica_that_took_over_with_the_slot_is_gone_on_from(pair: Pair
     pair.first.server.start()
     with pytest.raises(Fatal, match=rf"timeline 2 .* {CHOICES}"):
         await pair.added(pair.first, 8)
+    with pytest.raises(Fatal, match="this is another server than"):
+        await pair.deleted()
+    pair.read_at(pair.second)
+    assert await pair.deleted()
+    assert pair.slots() == []

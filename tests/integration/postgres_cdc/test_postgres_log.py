@@ -325,63 +325,6 @@ async def test_findings_say_what_is_missing_with_the_sql_that_mends_it(followed:
     followed.postgres.run(f"drop owned by {role}", f"drop role {role}")
 
 
-SLOTS = "select 1 from pg_replication_slots where slot_name = '{}'"
-PUBLICATIONS = "select pubname from pg_publication"
-
-
-async def deleted(followed: Followed, *others: dict[str, str]) -> bool:
-    """What is said when the connector is deleted, once its last reader has let go of the slot."""
-    async with asyncio.timeout(SECONDS_MAX):
-        while True:
-            try:
-                return await followed.connector().on_deleted(followed.context(), others)
-            except Retriable:  # it is still being read
-                await asyncio.sleep(0.05)
-
-
-async def test_a_deleted_connector_drops_its_slot_and_its_publication(followed: Followed) -> None:
-    """Again and again, as where a leader dies in between; then a new one begins with a snapshot."""
-    postgres = followed.postgres
-    postgres.run("create table t (id int primary key)", "insert into t values (1)")
-    await followed.read(stops=is_after_snapshot)
-    assert postgres.rows(SLOTS.format(postgres.name))
-    for _ in range(2):
-        assert await deleted(followed)
-        assert not postgres.rows(SLOTS.format(postgres.name))
-        assert not postgres.rows(PUBLICATIONS)
-    followed.offsets = {}
-    pages = await followed.read(stops=is_after_snapshot)
-    assert [value["op"] for page in pages for _, value in records(page)] == ["r"]
-
-
-async def test_a_slot_that_may_be_somebody_elses_stays_and_the_sql_is_told(followed: Followed) -> None:
-    """Read by another connector, read further than the offset says, never begun here, or wanted to stay."""
-    postgres = followed.postgres
-    postgres.run("create publication dbz_publication for all tables")
-    await followed.read(stops=is_after_snapshot)
-    sql = rf"SELECT pg_drop_replication_slot\('{postgres.name}'\)"
-    with pytest.raises(Fatal, match=f"connector twin reads it too.*{sql}"):
-        await deleted(followed, {**followed.properties, "name": "twin"})
-    stored = followed.offsets
-    followed.offsets = {}
-    with pytest.raises(Fatal, match=f"nothing says.*{sql}"):
-        await deleted(followed)
-    followed.offsets = {"log": {"lsn_commit": 1}}
-    with pytest.raises(Fatal, match=f"somebody else.*{sql}"):
-        await deleted(followed)
-    followed.offsets = stored
-    followed.properties["slot.drop.on.delete"] = "false"
-    assert not await deleted(followed)
-    followed.properties |= {"slot.drop.on.delete": "true", "database.port": "1"}
-    with pytest.raises(Retriable, match=sql):
-        await followed.connector().on_deleted(followed.context(), ())
-    followed.properties["database.port"] = str(postgres.server.port)
-    assert postgres.rows(SLOTS.format(postgres.name))
-    assert await deleted(followed, {**followed.properties, "database.hostname": "elsewhere"})
-    assert not postgres.rows(SLOTS.format(postgres.name))
-    assert postgres.rows(PUBLICATIONS) == [("dbz_publication",)]
-
-
 async def test_a_column_that_a_list_does_not_meet_is_told(postgres: Postgres) -> None:
     """What it is to hide would be shown without a word."""
     postgres.run("create table people (id int primary key, secret text)")

@@ -68,7 +68,7 @@ async def test_a_dropped_table_is_forgotten_behind_its_last_row_and_no_other_is(
     followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is renamed, taken out of the publication or not wanted is still there; so is one of the same name."""
-    monkeypatch.setattr(fetcher, "BACKLOG_SECONDS", 0.0)
+    monkeypatch.setattr(fetcher, "FORGETTING_SECONDS", 0.0)
     forgotten: list[int] = []
     forget = Framing.forget
 

@@ -7,69 +7,23 @@ import asyncio
 import base64
 import random
 from contextlib import aclosing
-from typing import Any
 
 import pytest
 
 from fetchers.sdk import Page
 from fetchers.sql.ranges import wanted_range
 from tests.databases import MariaDb, MySql
+from tests.edge_values import OWN, mysql_types, table_of
 from tests.integration.sql.reading import SECONDS_MAX, RealContext, read_rows, read_until, rows_of, source
 
 pytestmark = pytest.mark.integration
 WRITERS, TRANSACTIONS = 20, 10
-OWN = "as the database's own text"
-TYPES: list[tuple[str, str, Any]] = [
-    # type, literal, what the row says of it; None: the row is rejected
-    ("tinyint", "-128", -128),
-    ("tinyint unsigned", "255", 255),
-    ("smallint unsigned", "65535", 65535),
-    ("mediumint unsigned", "16777215", 16777215),
-    ("int unsigned", "4294967295", 4294967295),
-    ("bigint", "-9223372036854775808", -9223372036854775808),
-    ("bigint unsigned", "18446744073709551615", 18446744073709551615),
-    ("boolean", "1", 1),
-    ("float", "1.1", "1.100000023841858"),
-    ("double", "1.1e300", "1.1e+300"),
-    ("decimal(65,30)", "12345678901234567890123456789012345.000000000000000000000000000001", OWN),
-    ("decimal(10,2)", "-0.05", "-0.05"),
-    ("bit(1)", "b'1'", True),
-    ("bit(10)", "b'1010101010'", 682),
-    ("bit(64)", "b'" + "1" * 64 + "'", 18446744073709551615),
-    ("year", "2024", 2024),
-    ("char(5)", "'x'", "x"),
-    ("varchar(9) character set latin1", "'é'", "é"),
-    ("text", "'a\\nb\\\\ü'", OWN),
-    ("binary(4)", "'ab'", "YWIAAA=="),
-    ("varbinary(4)", "x'ff00'", "/wA="),
-    ("blob", "x'00ff'", "AP8="),
-    ("json", "'{\"a\": 1.0}'", '{"a": 1.0}'),
-    ("enum('a','b')", "'b'", "b"),
-    ("set('x','y')", "'x,y'", "x,y"),
-    ("uuid", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'", OWN),
-    ("inet4", "'192.168.0.0'", OWN),
-    ("inet6", "'1:0:2:3:4:5:6:0'", OWN),
-    ("date", "'2024-02-29'", "2024-02-29"),
-    ("date", "'0000-00-00'", None),
-    ("date", "'2024-00-15'", None),
-    ("datetime(6)", "'2024-03-31 02:30:00.5'", "2024-03-31T02:30:00.500Z"),
-    ("datetime", "'0000-00-00 00:00:00'", None),
-    ("datetime", "'9999-12-31 23:59:59'", "9999-12-31T23:59:59.000Z"),
-    ("timestamp(3)", "'2024-03-31 02:30:00.123'", "2024-03-31T02:30:00.123Z"),
-    ("time(3)", "'23:59:59.999'", "23:59:59.999"),
-    ("time", "'-838:59:59'", None),
-    ("point", "point(1,2)", "POINT(1 2)"),
-]
 
 
 async def test_every_type_comes_as_the_database_says_it(each_mysql: MySql) -> None:
     """Each value against what is written here, which for texts is the database's own; or rejected."""
-    types = [one for one in TYPES if one[0] not in {"uuid", "inet4", "inet6"} or each_mysql.scheme == "mariadb"]
-    columns = ", ".join(f"`c{at}` {kind} null" for at, (kind, _, _) in enumerate(types))
-    inserts = [f"insert into kinds (`c{at}`) values ({literal})" for at, (_, literal, _) in enumerate(types)]
-    await each_mysql.rows(
-        "set sql_mode = ''", f"create table kinds (id bigint unsigned primary key auto_increment, {columns})", *inserts
-    )
+    types = mysql_types(each_mysql.scheme)
+    await each_mysql.rows("set sql_mode = ''", *table_of(types, "bigint unsigned primary key auto_increment"))
     pages = await read_until(
         {"connection.url": each_mysql.url, "mode": "incrementing", "table.whitelist": "kinds"},
         lambda pages: sum(map(len, pages)) >= len(types),

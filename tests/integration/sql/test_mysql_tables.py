@@ -73,6 +73,38 @@ async def test_columns_change_while_it_runs(each_mysql: MySql) -> None:
     assert len({page.schema for page in pages}) == 5
 
 
+ALTERED_KEYS = {
+    "enum": ("k enum('a','b','c','d') not null, n int, primary key (k)", "modify k enum('d','c','b','a') not null"),
+    "columns": ("k enum('a','b','c','d'), n int, primary key (k, n)", "drop primary key, add primary key (n, k)"),
+    "more columns": ("k enum('a','b','c','d'), n int, primary key (k)", "drop primary key, add primary key (k, n)"),
+}
+
+
+@pytest.mark.parametrize("case", ALTERED_KEYS)
+async def test_rows_of_one_time_are_read_again_where_their_key_was_altered(each_mysql: MySql, case: str) -> None:
+    """In their new order others are behind the last one that was read than were left."""
+    columns, change = ALTERED_KEYS[case]
+    await each_mysql.rows(
+        f"create table t (at timestamp not null default '2024-05-01 01:02:03', {columns})",
+        "insert into t (k, n) values ('a', 4), ('b', 3), ('c', 2), ('d', 1)",
+    )
+    properties = {
+        "connection.url": each_mysql.url,
+        "mode": "timestamp",
+        "timestamp.column.name": "at",
+        "table.whitelist": "t",
+        "batch.max.rows": "1",
+    }
+    context = RealContext()
+    first = await read_rows(properties, 2, context)
+    await each_mysql.rows(f"alter table t {change}")
+    rest = await read_rows(properties, 4, context)
+    assert [row["k"] for row in first] == ["a", "b"]
+    assert sorted(row["k"] for row in rest) == ["a", "b", "c", "d"]
+    await each_mysql.rows("update t set at = '2024-05-02 01:02:03' where k = 'a'")
+    assert [row["k"] for row in await read_rows(properties, 1, context)] == ["a"]
+
+
 async def test_new_tables_are_found_and_dealt_over_tasks(each_mysql: MySql) -> None:
     """While it runs; each table is read by one task alone, and lists choose."""
     await each_mysql.rows("create table one (id int primary key auto_increment)", "insert into one values ()")
@@ -120,11 +152,15 @@ async def test_a_counter_that_was_set_back_is_fatal(each_mysql: MySql) -> None:
         ({"table.whitelist": "nothing"}, "table.whitelist", "no table nothing"),
         ({"table.whitelist": "bare"}, "incrementing.column.name", "ALTER TABLE `bare` ADD COLUMN id .*AUTO_INCREMENT"),
         ({"incrementing.column.name": "x"}, "incrementing.column.name", "has no column x; it has id, n, at"),
-        ({"incrementing.column.name": "n"}, "incrementing.column.name", "nullable.*MODIFY `n` .* NOT NULL"),
+        (
+            {"incrementing.column.name": "n"},
+            "incrementing.column.name",
+            "nullable.*MODIFY `n` int(\\(11\\))? NOT NULL; or",
+        ),
         (
             {"mode": "timestamp", "timestamp.column.name": "at"},
             "timestamp.column.name",
-            "all of these columns are nullable.*ALTER TABLE `good` MODIFY `at` .* NOT NULL",
+            "all of these columns are nullable.*ALTER TABLE `good` MODIFY `at` timestamp NOT NULL; or",
         ),
     ],
 )
@@ -146,6 +182,46 @@ async def test_bad_configs_are_refused_with_what_mends_them(
     assert SECRET not in found.message
     with pytest.raises(Fatal, match=message):
         await read_until(properties, bool)
+
+
+NULLABLE = {
+    "id": ("bigint unsigned default 7 comment 'it''s \\\\ b'", "1"),
+    "d": ("decimal(20,0)", "1"),
+    "at": (
+        "timestamp(3) null default current_timestamp(3) on update current_timestamp(3)",
+        "'2024-01-01 00:00:00'",
+    ),
+    "b": ("datetime default '2024-01-01 00:00:00'", "'2024-01-01 00:00:00'"),
+}
+"""Columns that may be null, and a value of each."""
+
+
+@pytest.mark.parametrize("column", NULLABLE)
+async def test_the_statement_that_is_told_takes_null_from_a_column_and_nothing_else(
+    each_mysql: MySql, column: str
+) -> None:
+    """Such as ON UPDATE, without which changed rows would not be read any more; a generated column has no statement."""
+    kind, value = NULLABLE[column]
+    await each_mysql.rows(
+        f"create table t (pk int primary key, {column} {kind}, g bigint as (pk + 1) stored)",
+        f"insert into t (pk, {column}) values (1, {value})",
+    )
+    is_number = column in {"id", "d"}
+    mode = {"mode": "incrementing", "incrementing.column.name": column}
+    times = {"mode": "timestamp", "timestamp.column.name": column}
+    properties = {"connection.url": each_mysql.url, "table.whitelist": "t", **(mode if is_number else times)}
+    told = "information_schema.columns where table_name = 't' and table_schema = database() order by ordinal_position"
+    asked = f"select column_name, column_type, nullif(column_default, 'NULL'), extra, column_comment from {told}"
+    before = await each_mysql.rows(asked)
+    (found,) = await source(properties).check(RealContext())
+    statement = re.search(r"Mend it by: (ALTER .*); or set", found.message)
+    assert statement is not None, found.message
+    await each_mysql.rows(statement[1])
+    assert list(await source(properties).check(RealContext())) == []
+    assert await each_mysql.rows(asked) == before
+    generated = source({**properties, **mode, "incrementing.column.name": "g"})
+    (found,) = await generated.check(RealContext())
+    assert "nullable. Set validate.non.null=false" in found.message
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nobody.invalid:1"])

@@ -14,74 +14,24 @@ import pytest
 
 from fetchers.sdk import Fatal, Page, Retriable
 from tests.databases import Postgres
+from tests.edge_values import OWN, POSTGRESQL, POSTGRESQL_NAMES, table_of
 from tests.integration.sql.reading import SECONDS_MAX, RealContext, read_rows, read_until, rows_of, source
 
 pytestmark = pytest.mark.integration
 WRITERS, TRANSACTIONS = 20, 10
 
-OWN = "as the database's own text"
-TYPES: list[tuple[str, str, Any]] = [
-    # type, literal, what the row says of it; None: the row is rejected
-    ("smallint", "-32768", -32768),
-    ("integer", "2147483647", 2147483647),
-    ("bigint", "-9223372036854775808", -9223372036854775808),
-    ("oid", "4294967295", 4294967295),
-    ("real", "'NaN'", "NaN"),
-    ("double precision", "'-Infinity'", "-Infinity"),
-    ("double precision", "0.1", "0.1"),
-    ("boolean", "true", True),
-    ("numeric(12,4)", "12345678.9000", "12345678.9000"),
-    ("numeric(60,20)", "1234567890123456789012345678901234567890.12345678901234567890", OWN),
-    ("numeric", "1e-30", "0." + "0" * 29 + "1"),
-    ("numeric", "'NaN'", "NaN"),
-    ("numeric(5,2)", "'NaN'", None),
-    ("numeric(3,-2)", "12300", "12300"),
-    ("char(5)", "'x'", "x    "),
-    ("varchar(9)", "'ü\\\"'", 'ü\\"'),
-    ("text", "E'a\\nb'", "a\nb"),
-    ("bytea", "'\\x00ff'", "AP8="),
-    ("bit(1)", "B'1'", True),
-    ("bit(10)", "B'1010101010'", "1010101010"),
-    ("date", "'2024-02-29'", "2024-02-29"),
-    ("date", "'0044-03-15 BC'", -735160),
-    ("date", "'infinity'", None),
-    ("date", "'-infinity'", None),
-    ("time", "'23:59:59.999'", "23:59:59.999"),
-    ("time", "'24:00'", None),
-    ("timetz", "'12:00:00+05:30'", "12:00:00+05:30"),
-    ("timestamp", "'2024-03-31 02:30:00.5'", "2024-03-31T02:30:00.500Z"),
-    ("timestamptz", "'2024-03-31 02:30:00.5+02'", "2024-03-31T00:30:00.500Z"),
-    ("timestamptz", "'infinity'", None),
-    ("timestamp", "'-infinity'", None),
-    ("timestamp", "'294276-12-31 23:59:59.999999'", None),
-    ("timestamp", "'4714-11-24 00:00:00 BC'", -210866803200000),
-    ("interval", "'1 mon 2 days 03:04:05.6'", "1 mon 2 days 03:04:05.6"),
-    ("json", "'{\"a\": 1.0}'", '{"a": 1.0}'),
-    ("jsonb", "'{\"a\": 1.0}'", '{"a": 1.0}'),
-    ("uuid", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
-    ("integer[]", "'{1,null,3}'", "{1,NULL,3}"),
-    ("mood", "'so so'", "so so"),
-    ("positive", "7", 7),
-    ("inet", "'10.0.0.1/8'", "10.0.0.1/8"),
-    ("money", "12.5", "$12.50"),
-]
-
 
 async def test_every_type_comes_as_the_database_says_it(postgres: Postgres) -> None:
     """Each value against what is written here and, where it is a text, against the database's own; or rejected."""
-    postgres.run("create type mood as enum ('so so')", "create domain positive as int check (value > 0)")
-    columns = ", ".join(f'"c{at}" {kind}' for at, (kind, _, _) in enumerate(TYPES))
-    postgres.run(f"create table kinds (id bigserial primary key, {columns})")
-    for at, (_, literal, _) in enumerate(TYPES):
-        postgres.run(f'insert into kinds ("c{at}") values ({literal})')
+    postgres.run(*POSTGRESQL_NAMES, *table_of(POSTGRESQL, "bigserial primary key"))
     pages = await read_until(
         {"connection.url": postgres.url, "mode": "incrementing", "table.whitelist": "kinds"},
-        lambda pages: sum(map(len, pages)) >= len(TYPES),
+        lambda pages: sum(map(len, pages)) >= len(POSTGRESQL),
     )
     rejected = {rejection.index: rejection.message for page in pages for rejection in page.rejections}
-    texts = postgres.rows(f"select {', '.join(f'c{at}::text' for at in range(len(TYPES)))} from kinds order by id")
+    texts = postgres.rows(f"select {', '.join(f'c{at}::text' for at in range(len(POSTGRESQL)))} from kinds order by id")
     wrong = []
-    for at, (row, (kind, literal, told)) in enumerate(zip(rows_of(pages), TYPES, strict=True)):
+    for at, (row, (kind, literal, told)) in enumerate(zip(rows_of(pages), POSTGRESQL, strict=True)):
         own = texts[at][at]
         expected = own if told == OWN else told
         if expected is None:

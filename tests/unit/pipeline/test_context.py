@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -48,6 +48,21 @@ async def test_what_a_fetcher_does_to_its_offset_changes_nothing_that_is_stored(
     for offset in (context.offset, context.offset_of(PARTITION), *context.offsets.values()):
         cast("dict[str, int]", offset)["position"] += 10
         assert (stored, context.offset) == ({"position": 1}, {"position": 1})
+
+
+async def test_offsets_that_others_have_stored_since_are_told_when_they_are_read() -> None:
+    """In place of those that were handed over; not before, and as copies."""
+    found = {partition_key(PARTITION): {"position": 7}}
+
+    async def read() -> dict[tuple[tuple[str, Any], ...], Offset]:
+        return dict(found)
+
+    context = new_context([], Activity(SystemClock()), {"position": 1})
+    context.read = read
+    context.advance(page(b"{}", position=2))
+    assert context.offset == {"position": 2}
+    await context.read_offsets()
+    assert context.offset == {"position": 7}
 
 
 async def test_an_unchanged_lag_is_no_news() -> None:

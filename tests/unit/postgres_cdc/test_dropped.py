@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Self
 
 import pytest
 
-from fetchers.postgres_cdc import captured, fetcher, stretches
+from fetchers.postgres_cdc import backlog, captured, fetcher, stretches
 from fetchers.postgres_cdc.columns import Type
 from fetchers.postgres_cdc.config import PostgresCdcConfig
-from fetchers.postgres_cdc.fetcher import BACKLOG_SECONDS, PostgresCdcSource
+from fetchers.postgres_cdc.fetcher import FORGETTING_SECONDS, PostgresCdcSource
 from fetchers.postgres_cdc.log import Batch, Framing
 from fetchers.postgres_cdc.pgoutput import LogRelation, RelationColumn
 from fetchers.postgres_cdc.place import Origin, Place
@@ -39,6 +39,10 @@ class Server:
 
     def publish_tables(self, but: Collection[str]) -> None:
         """All are in it."""
+
+    def backlog(self) -> int:
+        """Nothing is held back."""
+        return 0
 
     def rows(self, _sql: str, _values: Sequence[Any] = ()) -> list[dict[str, int]]:
         """Every offset is behind the log's end, and nothing is held back."""
@@ -122,7 +126,7 @@ async def test_another_server_may_have_what_the_last_one_had_dropped(monkeypatch
     found = PostgresCdcConfig.parse(keys)
     assert found.config is not None
     source, server, clock = PostgresCdcSource(found.config), Server(found.config), FakeClock()
-    for module in (captured, fetcher, stretches):
+    for module in (backlog, captured, fetcher, stretches):
         monkeypatch.setattr(module, "catalogue", lambda _: server)
     monkeypatch.setattr(fetcher, "Log", ScriptedLog)
     monkeypatch.setattr(fetcher, "replication_session", nullcontext)
@@ -140,7 +144,7 @@ async def test_another_server_may_have_what_the_last_one_had_dropped(monkeypatch
             async for page in source.fetch(context):
                 context.commit(page)
                 pages.append(page)
-                await clock.advance(BACKLOG_SECONDS)
+                await clock.advance(FORGETTING_SECONDS)
         return pages
 
     server.gone = frozenset({1})

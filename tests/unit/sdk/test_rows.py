@@ -156,3 +156,18 @@ def test_a_struct_that_several_fields_have_is_defined_once() -> None:
         "shapes.Geometry",
     ]
     assert fastavro.parse_schema(schema.document)
+
+
+def test_a_schema_holds_its_text_alone() -> None:
+    """Read, the schema of one table takes six times the memory of its text, and a source may have a thousand tables."""
+    schema = RowSchema.of("s.t", {"a": INT64, "b-c": optional(INT64)})
+    assert vars(schema) == {"avro": schema.avro, "name": "s.t", "columns": ("a", "b-c")}
+    assert schema.document == json.loads(schema.avro)
+
+
+@pytest.mark.parametrize("name", [None, 5])
+def test_rows_have_a_record_with_a_name(name: object) -> None:
+    """Without one there is no schema to register, and no words for what is wrong with it."""
+    document = {"type": "record", "fields": [{"name": "a", "type": "long"}]}
+    with pytest.raises(ValueError, match="with a name"):
+        RowSchema(json.dumps(document if name is None else {**document, "name": name}))

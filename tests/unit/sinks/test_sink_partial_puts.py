@@ -7,11 +7,11 @@ import asyncio
 import pyarrow as pa
 import pytest
 
-from fetchers.sdk import BackOff, Fatal, Retriable
+from fetchers.sdk import BackOff, Fatal, Retriable, SystemClock
 from metrics.events import RetryScheduled
 from service.kafka.errors import DeliveryRetriable
 from service.pipeline.memory import MemoryBudget
-from service.sinks.contract import Form, PutLimits, SinkBatch, TargetFull, ValueType
+from service.sinks.contract import Form, Offsets, PutLimits, SinkBatch, TargetFull, ValueType
 from service.sinks.dead_letters import DeadLetterRules
 from tests.unit.sinks.fake_library import HERE, FakeGroup, polled
 from tests.unit.sinks.fakes import World, numbers, run_until, texts
@@ -265,6 +265,37 @@ async def test_a_sink_asks_for_its_flush() -> None:
         asks[0]()
         await asyncio.sleep(2)
         assert world.group.committed == 2
+        task.request_stop()
+
+
+async def test_a_sink_asks_for_a_flush_at_a_moment() -> None:
+    """It comes then, while nothing comes from Kafka, and not with the poll that ends next."""
+    world = World(FakeGroup(numbers(1)), flush_seconds=10_000)
+    started, clock = world.sink.start, SystemClock()
+    flushed_at: list[float] = []
+    asks = []
+
+    async def start(context: object) -> None:
+        asks.append(context.request_flush)  # type: ignore[attr-defined]
+        await started(context)  # type: ignore[arg-type]
+
+    def safe(offsets: Offsets) -> Offsets:
+        flushed_at.append(clock.monotonic())
+        return offsets
+
+    world.sink.start, world.sink.safe = start, safe  # type: ignore[method-assign]
+    task = world.task()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(task.run())
+        await asyncio.sleep(2)
+        world.group.values += numbers(1, begin=1)
+        await asyncio.sleep(2)
+        asked_at = clock.monotonic()
+        asks[0](3.21)
+        asks[0](7.0)
+        await asyncio.sleep(10)
+        assert world.group.committed == 2
+        assert flushed_at[1:] == [pytest.approx(asked_at + 3.21, abs=0.005)], "the later one finds nothing new"
         task.request_stop()
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import fastavro
 import pytest
 
+from fetchers.sdk import RowSchema
+from fetchers.sdk.rows import INT64, optional
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule, UnknownFields
 from spark_batch.plan_findings import plan_findings
 from spark_batch.plan_transforms import key_schema, value_schema
@@ -203,3 +205,37 @@ def test_schema_ids_are_part_of_the_plan() -> None:
     assert ready != plan
     assert ready == plan.with_schema_ids(value=7)
     assert hash(ready) == hash(plan.with_schema_ids(value=7))
+
+
+def test_schemas_share_what_is_equal_in_them() -> None:
+    """Envelopes of a thousand tables differ in the rows alone: the rest is held once."""
+    block = {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": ["null", "long"], "default": None}]}
+    first, second = (
+        Contract(_record({"name": name, "type": "long"}, {"name": "source", "type": block})).parsed.record
+        for name in ("a", "b")
+    )
+    assert first is not None
+    assert second is not None
+    assert first != second
+    assert first.field("source") is second.field("source")
+
+
+def test_parts_that_are_not_equal_are_not_shared() -> None:
+    """Of two records with one name, each has its own fields."""
+    kinds = ["int", "long", {"type": "long", "logicalType": "timestamp-millis"}, {"type": "int", "connect.version": 1}]
+    records = [Contract(_record({"name": "a", "type": kind})).parsed.record for kind in kinds]
+    assert len(set(records)) == len(kinds)
+    assert [None if record is None else record.fields[0].slot.type for record in records[:2]] == ["int", "long"]
+
+
+def test_the_schema_of_rows_is_held_once() -> None:
+    """What is registered is the text that the rows came with, unless something is to be left out of it."""
+    base = ConversionPlan(PayloadFormat.ROWS, value_converter=AVRO)
+    schema, key_text = RowSchema.of("t", {"a": optional(INT64)}), RowSchema.of("k", {"a": INT64})
+    plan = base.for_rows(schema=schema.avro, key_schema=key_text.avro, topic="t")
+    assert plan.plain_value_schema() is schema.avro
+    assert plan.plain_key_schema() is key_text.avro
+    renamed = RowSchema.of("t", {"a-b": INT64})
+    plan = base.for_rows(schema=renamed.avro, key_schema=None, topic="t")
+    assert "json.name" in renamed.avro
+    assert json.loads(plan.plain_value_schema())["fields"] == [{"name": "a_b", "type": "long"}]

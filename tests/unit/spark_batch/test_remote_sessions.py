@@ -207,6 +207,26 @@ async def test_a_stop_waits_for_no_server(
     assert client_of(session).is_closed
 
 
+async def test_a_stop_beside_a_restart_waits_for_one_limit_alone(
+    server: SilentServer, threads: LoopThreads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lost session is being left, whose server does not answer: the worker ends all the same."""
+    monkeypatch.setattr(session_keeper, "ANSWER_SECONDS_MAX", 3600.0)
+    monkeypatch.setattr(session_keeper, "STOP_SECONDS_MAX", 0.05)
+    keeper = SessionKeeper(SparkSettings(remote=server.url), launch=lambda *_: connected(server), tell=lambda _: None)
+    await keeper.ready()
+    session = keeper.present()
+    async with asyncio.TaskGroup() as group:
+        sees = group.create_task(keeper.restart(0, "lost"))
+        await until(server.called.is_set)
+        async with asyncio.timeout(ENDS_SECONDS_MAX):
+            await keeper.stop()
+        assert not sees.done()
+        sees.cancel()
+    await until(lambda: bool(client_of(session).is_closed))
+    await until(threads.have_ended)
+
+
 @pytest.mark.parametrize("is_lost", [True, False])
 async def test_a_session_is_closed_where_all_threads_wait_for_its_server(
     server: SilentServer, threads: LoopThreads, monkeypatch: pytest.MonkeyPatch, *, is_lost: bool

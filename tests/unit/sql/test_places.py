@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
@@ -34,11 +35,13 @@ def test_an_offset_of_another_connector_is_taken_over() -> None:
 
 def test_ours_has_its_names_and_reads_back() -> None:
     """Beside its numbers ours says what the database has written, which goes before them."""
-    place = Place(17, "2016-10-14 07:46:02.123456", ("1", "ü"))
+    place = Place(17, "2016-10-14 07:46:02.123456", ("1", "ü"), "0a1b")
     offset = place.offset(zone="Europe/Berlin")
     assert offset["timestamp"] == 1476423962123
     assert offset["timestamp_nanos"] == 123456000
     assert Place.read(offset, zone="Europe/Berlin") == place
+    earlier = {name: value for name, value in offset.items() if name != "after_order"}
+    assert Place.read(earlier, zone="Europe/Berlin") == replace(place, order=None)
 
 
 def test_another_query_has_another_partition() -> None:

@@ -14,6 +14,7 @@ from fetchers.sdk import Disconnected, Page
 from fetchers.sdk.testing.context import FakeContext
 from fetchers.sql.config import JdbcConfig
 from fetchers.sql.fetcher import JdbcSource
+from tests.edge_values import OWN, SQLITE, own_text_of_sqlite, table_of
 
 
 class RoundReadError(Exception):
@@ -136,3 +137,38 @@ async def test_hours_in_which_a_clock_is_changed_are_told_apart(
     pages = await _read(path, db_timezone=zone)
     assert _rows(pages) == ([] if instant is None else [{"at": instant}])
     assert sum(len(page.rejections) for page in pages) == (1 if instant is None else 0)
+
+
+async def test_every_declared_type_comes_as_the_file_has_it(tmp_path: Path) -> None:
+    """Each value against what is written in the list, which for texts is SQLite's own; or rejected by its column."""
+    path = tmp_path / "x.db"
+    database = _made(path, *table_of(SQLITE, "integer primary key autoincrement"))
+    (page,) = await _read(path, table_whitelist="kinds")
+    rows = [json.loads(value or b"", parse_float=str) for value in page.values()]
+    rejected = {rejection.index: rejection.message for rejection in page.rejections}
+    wrong = []
+    for at, (row, (kind, literal, told)) in enumerate(zip(rows, SQLITE, strict=True)):
+        ((own,),) = database.execute(f"select {own_text_of_sqlite(f'c{at}')} from kinds where id = {at + 1}").fetchall()  # noqa: S608
+        expected = own if told == OWN else told
+        is_right = f"column c{at}" in rejected.get(at, "") if told is None else row[f"c{at}"] == expected
+        if not is_right or (told is not None and at in rejected):
+            wrong.append((kind, literal, row[f"c{at}"], own, rejected.get(at)))
+    database.close()
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    "declared", ["blob", "text", "integer", "real", "boolean", "date", "timestamp", "decimal(5,2)"]
+)
+async def test_what_becomes_of_a_value_does_not_hang_on_its_neighbours(tmp_path: Path, declared: str) -> None:
+    """Values of all types in one page, and each in a page of its own: the same value, or a dead letter in both."""
+    values = ["x'00ff'", "x'3132'", "'ab'", "'12'", "1", "2.5", "null", "'2024-02-29'", "1711852200500"]
+    tables = [f"create table t{at} (v {declared})" for at in range(len(values))]
+    singly = [f"insert into t{at} values ({value})" for at, value in enumerate(values)]  # noqa: S608
+    together = f"insert into t values {', '.join(f'({value})' for value in values)}"  # noqa: S608
+    _made(tmp_path / "x.db", f"create table t (v {declared})", together, *tables, *singly).close()
+    (all_of_them,) = await _read(tmp_path / "x.db")
+    alone = [(await _read(tmp_path / "x.db", table_whitelist=f"t{at}"))[0] for at in range(len(values))]
+    assert list(all_of_them.values()) == [value for page in alone for value in page.values()]
+    rejected = [rejection.index for rejection in all_of_them.rejections]
+    assert rejected == [at for at, page in enumerate(alone) if page.rejections]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from fetchers.toolkit.databases import DatabaseUrl, read_url
@@ -44,3 +48,16 @@ def test_others_are_refused_without_being_repeated(text: str) -> None:
     with pytest.raises(ValueError, match="Expected") as refused:
         read_url(text)
     assert "hunter2" not in str(refused.value)
+
+
+def test_sources_of_postgresql_do_without_the_driver_of_mysql() -> None:
+    """It brings cryptography with it, and takes 10 MB that a worker without a MySQL has no use for."""
+    loaded = subprocess.run(
+        [sys.executable, "-c", "import sys, fetchers.postgres_cdc.fetcher, fetchers.sql.fetcher; print(*sys.modules)"],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert "psycopg" in loaded
+    assert {"asyncmy", "cryptography"}.isdisjoint(loaded)

@@ -268,6 +268,28 @@ async def test_files_of_a_silent_topic_end_by_the_clock(key: str, tmp_path: Path
     assert list(found(tmp_path).values()) == [[{"n": 1}]]
 
 
+@pytest.mark.parametrize(
+    ("key", "after_a_put_seconds"), [("rotate__idle__interval__ms", 60), ("rotate__schedule__interval__ms", 45)]
+)
+async def test_a_flush_is_asked_for_at_the_moment(key: str, after_a_put_seconds: float, tmp_path: Path) -> None:
+    """So that files wait no longer than their key says, also where no record comes then."""
+    clock = FixedClock(SET_CLOCK.at)
+    asked: list[float] = []
+    async with running(config_of(tmp_path, **{key: "60000"}, timezone="UTC"), clock=clock) as sink:
+        assert sink._context is not None
+        sink._context.request_flush = asked.append
+        await sink.open({HERE: None})
+        clock.go_on(15)
+        await sink.put(batch_of([{"n": 1}]))
+        clock.go_on(20)
+        assert await sink.flush({HERE: 1}) == {}
+        assert asked == [after_a_put_seconds, after_a_put_seconds - 20]
+        clock.go_on(asked[-1])
+        assert await sink.flush({HERE: 1}) == {HERE: 1}
+        assert len(asked) == 2, "nothing waits any more"
+    assert list(found(tmp_path).values()) == [[{"n": 1}]]
+
+
 @pytest.mark.parametrize("by", CLOCK_SET)
 @pytest.mark.parametrize("changes", BY_CLOCK, ids=BY_CLOCK_IDS)
 async def test_a_clock_that_is_set_holds_no_file_open(changes: dict[str, str], by: timedelta, tmp_path: Path) -> None:

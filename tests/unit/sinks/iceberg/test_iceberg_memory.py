@@ -11,7 +11,7 @@ import pytest
 
 from service.sinks.iceberg import sink as iceberg_sink
 from service.sinks.iceberg import table as iceberg_table
-from tests.unit.sinks.iceberg.iceberg_runs import HERE, LakeFolder, batch_of
+from tests.unit.sinks.iceberg.iceberg_runs import HERE, LakeFolder, batch_of, put
 
 BUFFER_BYTES = 1 << 20
 ROWS, PUTS = 10_000, 5
@@ -55,6 +55,34 @@ async def test_many_places_in_one_put_stay_within_bounds(tmp_path: Path, memory:
         await sink.flush({HERE: PUTS * ROWS})
     names = places if is_by_tables else [lake.name]
     assert sum(lake.catalog.load_table(name).scan().count() for name in names) == PUTS * ROWS
+
+
+async def test_tables_that_rest_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those written to last are kept. Others are loaded anew, count as before, and have each of their records once."""
+    monkeypatch.setattr(iceberg_sink, "TABLES_MAX", 2)
+    keys: dict[str, Any] = {
+        "iceberg__tables": "",
+        "iceberg__tables__dynamic___enabled": "true",
+        "iceberg__tables__dynamic___max": "4",
+        "iceberg__tables__route___field": "kind",
+    }
+    lake = LakeFolder(tmp_path)
+    async with lake.running(**keys) as sink:
+        assert not await put(sink, [{"n": n, "kind": f"shop.{letter}"} for n, letter in enumerate("abcd")])
+        assert list(sink._tables) == ["shop.c", "shop.d"]
+        assert len({id(schema) for schema in sink._forgotten.values()}) == 1
+        again = [{"n": n, "kind": f"shop.{letter}"} for n, letter in enumerate("aed", 4)]
+        refused = await put(sink, again, begin=4)
+        assert [(row, message) for row, _, message in refused] == [
+            (1, "its table would be one more than iceberg.tables.dynamic-max, 4")
+        ]
+        assert list(sink._tables) == ["shop.a", "shop.d"]
+        # As after a commit of the group that was lost: what the tables have is not written again.
+        assert not await put(sink, [again[0], {"n": 7, "kind": "shop.b"}], begin=4)
+        odd = {"n": "text", "kind": "shop.c"}
+        assert [row for row, _, _ in await put(sink, [odd, {"n": 8, "kind": "shop.c"}], begin=7)] == [0]
+    found = {letter: LakeFolder(tmp_path, f"shop.{letter}").rows() for letter in "abcd"}
+    assert found == {"a": [0, 4], "b": [1, 7], "c": [2, 8], "d": [3, 6]}
 
 
 async def test_data_files_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

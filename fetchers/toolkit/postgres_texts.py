@@ -1,0 +1,61 @@
+"""Texts of PostgreSQL: in statements, and as bytes where a database has no encoding (``SQL_ASCII``).
+
+Where UTF-8 is asked of the server of such a database it converts nothing, and ends a whole statement, or the stream of
+the log, at the first text that is none (``pg_server_to_any`` in its ``mbutils.c``, SQLSTATE 22021). So its bytes are
+asked for as they are, and each text is looked at here. All other databases send UTF-8.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from fetchers.toolkit.texts import decoded, told_bytes
+
+NO_ENCODING = "SQL_ASCII"
+AS_IT_IS = f"set client_encoding to {NO_ENCODING}"
+"""Has the server send a session texts as the bytes that the database holds."""
+
+
+def takes_any_bytes(connection: Any) -> bool:
+    """Whether the database of an ADBC connection has no encoding; then its texts come as they are from now on."""
+    with connection.cursor() as cursor:
+        cursor.execute("select current_setting('server_encoding')")
+        has_none = bool(cursor.fetchall() == [(NO_ENCODING,)])
+        if has_none:
+            cursor.execute(AS_IT_IS)
+    return has_none
+
+
+def utf8(column: Any) -> tuple[Any, dict[int, str]]:
+    """A column of texts, or of their bytes, with nulls for what is no UTF-8, and what is the matter there, by row."""
+    plain = column.storage if isinstance(column, pa.ExtensionArray) else column
+    held = plain.cast(pa.binary())  # Arrow looks at bytes that are to be texts, and never at what is called texts
+    try:
+        return held.cast(pa.string()), {}
+    except pa.ArrowInvalid:
+        return decoded(held, bytes.decode, _no_utf8)
+
+
+def _no_utf8(value: bytes) -> str:
+    return f"the bytes {told_bytes(value)} are no UTF-8: is the database's encoding SQL_ASCII?"
+
+
+def text_literal(text: str) -> str:
+    """A text as SQL, whatever is in it."""
+    quoted = "'" + text.replace("'", "''").replace("\\", "\\\\") + "'"
+    return f"E{quoted}" if "\\" in text else quoted
+
+
+def key_text(text: str) -> str:
+    r"""SQL that writes a text of a database without an encoding in ASCII, from which ``key_literal`` makes it again.
+
+    ASCII stays as it is but for backslashes, which are doubled; other bytes become ``\374``, as in an ``E''`` literal.
+    """
+    return f"encode(convert_to({text}, '{NO_ENCODING}'), 'escape')"
+
+
+def key_literal(text: str) -> str:
+    """What ``key_text`` has written, as SQL; without a type, so that it takes the key's."""
+    return "E'" + text.replace("'", "''") + "'"

@@ -1,0 +1,42 @@
+"""How long a replica that cannot serve is waited for, and what a slot that has moved says."""
+
+from __future__ import annotations
+
+import pytest
+
+from fetchers.postgres_cdc.catalogue import ReplicaError, SlotMovedError, refusal
+from fetchers.postgres_cdc.fail_over import REPLICA_SECONDS_MAX, Doubts
+from fetchers.sdk import Fatal, Retriable
+from fetchers.sdk.context import partition_key
+from fetchers.sdk.testing import FakeContext
+
+SERVER = {"server": "srv"}
+READ_ONLY = refusal("25006", "cannot execute ALTER PUBLICATION in a read-only transaction", "db")
+
+
+@pytest.mark.looptime
+async def test_a_replica_is_waited_for_until_a_declared_time_is_over() -> None:
+    """From the first time that it is met; a server that serves ends that, and the next one has all of it again."""
+    context, doubts = FakeContext(), Doubts()
+    assert isinstance(READ_ONLY, ReplicaError)
+    assert await doubts.judged(READ_ONLY, context, SERVER) is READ_ONLY
+    await context.clock.sleep(REPLICA_SECONDS_MAX - 1)
+    assert await doubts.judged(READ_ONLY, context, SERVER) is READ_ONLY
+    await context.clock.sleep(1)
+    over = await doubts.judged(READ_ONLY, context, SERVER)
+    assert isinstance(over, Fatal)
+    assert str(over).startswith(f"{READ_ONLY}. It was waited for 300 s. Let it take over (SELECT pg_promote())")
+    doubts.end()
+    assert await doubts.judged(READ_ONLY, context, SERVER) is READ_ONLY
+
+
+async def test_a_slot_that_has_moved_is_a_hole_unless_that_is_stored() -> None:
+    """Whoever moved it: what is stored by then decides, and not what was stored when the task began."""
+    context, doubts = FakeContext(partition=SERVER, offset={"lsn_commit": 5}), Doubts()
+    moved = SlotMovedError("moved", 9)
+    assert await doubts.judged(moved, context, SERVER) is moved
+    context.stored[partition_key(SERVER)] = {"lsn_commit": 8}
+    assert await doubts.judged(moved, context, SERVER) is moved
+    context.stored[partition_key(SERVER)] = {"lsn_commit": 9}
+    assert type(await doubts.judged(moved, context, SERVER)) is Retriable
+    assert context.offset_of(SERVER) == {"lsn_commit": 9}
