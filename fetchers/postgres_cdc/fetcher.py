@@ -140,6 +140,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         try:
             place = await self._blocking(partial(self._begun, stored, reader))
             if isinstance(place, SnapshotPlace) and reader.is_open:
+                self._doubts.end()  # it may be read for hours before the log is
                 async for page in self._snapshot(reader, place):
                     progress = Progress.read(page.offset)  # of the last one
                     yield page
