@@ -12,9 +12,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from ssl import SSLContext
-from typing import Any
+from typing import Any, TypeVar
 
-from fetchers.sdk import Clock, Finding
+from fetchers.sdk import Clock, Finding, SourceConnector
 from metrics.events import ConfigWarning, Emit, HerderStepFailed
 from service.background import Background
 from service.config.definition import read_definition
@@ -48,6 +48,8 @@ from service.worker.deleted_sources import DeletedSourceCalls
 from service.worker.foreign_calls import Calls, ForeignCallHangsError
 from service.worker.instances import InstanceParts, RunningInstances
 from service.worker.kinds import Kinds
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +192,7 @@ class ControlPlane:
 
     def _doors(self, plugins: ConnectorPlugins, peers: HttpPeers, stores: StateStores) -> ClusterDoors:
         kafka = self.parts.kafka
+        checks = OffsetChecks(self.parts.properties, self.parts.resolution, self.calls)
         return ClusterDoors(
             validator=plugins,
             source_offsets=SourceOffsetAccess(
@@ -197,10 +200,10 @@ class ControlPlane:
                 kafka.offsets,
                 kafka.dedupe_store,
                 kafka.settings,
-                self._check_offsets,
+                checks.of_source,
                 task_count=lambda name: stores.configs.config.task_counts.get(name, 0),
             ),
-            sink_offsets=SinkOffsetAccess(kafka.settings, group_of, self._check_sink_offsets),
+            sink_offsets=SinkOffsetAccess(kafka.settings, group_of, checks.of_sink),
             peers=peers,
             deleted_sources=DeletedSourceCalls(
                 self.parts.connectors.flow, self.parts.properties, self.parts.resolution
@@ -232,36 +235,65 @@ class ControlPlane:
         except ValueError as error:
             self.emit(HerderStepFailed(step="log level", error_class="ValueError", message=str(error)))
 
-    def _check_offsets(
-        self, connector: Properties, offsets: Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]
-    ) -> ForgottenWith:
-        resolved = self.parts.resolution(connector).properties
-        definition = read_definition(resolved, worker=self.parts.properties).definition
-        if definition is None:
-            raise ValueError(f"Failed to modify offsets for source connector {connector.get('name', '')}")
-        checked = definition.for_task({})
-        checked.check_offsets(offsets)
-        return checked.forgotten_with
-
-    async def _check_sink_offsets(self, connector: Properties, offsets: Mapping[tuple[str, int], int | None]) -> None:
-        """In a thread that no stop of the worker waits for: a client may try for minutes, or for ever."""
-        call = partial(self._checked_by_sink, connector, offsets)
-        subject = ("offsets", connector.get("name", ""))
-        try:
-            await self.calls.run(call, subject=subject, seconds_max=CHECK_SECONDS_MAX)
-        except ForeignCallHangsError as error:
-            raise TimeoutError(str(error)) from error
-
-    def _checked_by_sink(self, connector: Properties, offsets: Mapping[tuple[str, int], int | None]) -> None:
-        resolved = self.parts.resolution(connector).properties
-        definition = read_sink_definition(resolved, worker=self.parts.properties).definition
-        if definition is None:
-            raise ValueError(f"Failed to modify offsets for sink connector {connector.get('name', '')}")
-        definition.new_connector().check_offsets(offsets)
-
     def _tell_warnings(self, connector: str, findings: Sequence[Finding]) -> None:
         for finding in findings:
             self.emit(ConfigWarning(key=finding.key, message=finding.message, connector=connector))
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetChecks:
+    """Connectors' own opinions of offsets that a person wants to change (`CheckOffsets`, `CheckSinkOffsets`).
+
+    They are asked in threads that no stop of the worker waits for: a client may try for minutes, or for ever.
+    """
+
+    worker: Properties
+    """The worker's properties."""
+    resolution: Callable[[Properties], Resolved]
+    """Values for the variables of a connector's config; may block."""
+    calls: Calls
+
+    async def of_source(
+        self, connector: Properties, offsets: Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]
+    ) -> ForgottenWith:
+        """Raises ValueError with the source's text, and TimeoutError where it has not returned."""
+
+        def checked() -> SourceConnector[Any]:
+            resolved = self.resolution(connector).properties
+            definition = read_definition(resolved, worker=self.worker).definition
+            if definition is None:
+                raise ValueError(f"Failed to modify offsets for source connector {connector.get('name', '')}")
+            made = definition.for_task({})
+            made.check_offsets(offsets)
+            return made
+
+        source = await self._answer(connector, checked)
+
+        async def forgotten_with(
+            partition: Mapping[str, Any], stored: Sequence[Mapping[str, Any]]
+        ) -> Sequence[Mapping[str, Any]]:
+            return await self._answer(connector, partial(source.forgotten_with, partition, stored))
+
+        return forgotten_with
+
+    async def of_sink(self, connector: Properties, offsets: Mapping[tuple[str, int], int | None]) -> None:
+        """Raises ValueError with the sink's text, and TimeoutError where it has not returned."""
+
+        def check() -> None:
+            resolved = self.resolution(connector).properties
+            definition = read_sink_definition(resolved, worker=self.worker).definition
+            if definition is None:
+                raise ValueError(f"Failed to modify offsets for sink connector {connector.get('name', '')}")
+            definition.new_connector().check_offsets(offsets)
+
+        await self._answer(connector, check)
+
+    async def _answer(self, connector: Properties, call: Callable[[], T]) -> T:
+        subject = ("offsets", connector.get("name", ""))
+        try:
+            return await self.calls.run(call, subject=subject, seconds_max=CHECK_SECONDS_MAX)
+        except ForeignCallHangsError as error:
+            raise TimeoutError(str(error)) from error
 
 
 def type_of(connector: Properties, *, worker: Properties) -> str:

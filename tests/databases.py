@@ -37,7 +37,7 @@ from tests import xa_ends
 
 READY_SECONDS_MAX = 240.0
 LOOK_SECONDS = 0.05
-_POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+_POSTGRES = max(Path("/usr/lib/postgresql").glob("*/bin/postgres"), default=None)
 _MARIADB = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin")
 _NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups") if os.getuid() == 0 else ()
 
@@ -137,14 +137,14 @@ def _make(command: Sequence[str]) -> None:
 
 
 @contextmanager
-def running_postgres(folder: Path, *changed: str) -> Iterator[DatabaseServer]:
+def running_postgres(folder: Path, *changed: str, program: Path | None = _POSTGRES) -> Iterator[DatabaseServer]:
     """PostgreSQL with prepared transactions; everyone is ``postgres`` without a password, unless made otherwise.
 
     ``changed``: settings that go before these, as ``name=value``; so it is for the others' options.
     """
-    if not _POSTGRES:
+    if program is None:
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
-    program, own = _POSTGRES[-1], _own_folder(folder, "postgresql")
+    own = _own_folder(folder, "postgresql")
     data, (port,) = own / "data", free_ports(1)
     made = [*_NOBODY, str(program.with_name("initdb")), "-D", str(data), "-U", "postgres", "-A", "trust"]
     _make([*made, "-E", "UTF8", "--locale=C.UTF-8", "-N"])

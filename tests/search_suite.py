@@ -240,6 +240,18 @@ class SearchSuite:
             assert sink.refused[1] == "a partial update must be an object"
         assert await search.documents() == {"a": {"n": 1}, "e": {"n": 3}}
 
+    async def test_with_upsert_a_zombie_sets_fields_back(self, search: Search) -> None:
+        """As the guide says of it: a partial update has no version. The key's next record mends it."""
+        async with started(search, write__method="UPSERT") as zombie, started(search, write__method="UPSERT") as sink:
+            await zombie.put([("a", {"n": 1, "m": 1})])
+            await sink.put([("a", {"n": 2}), ("a", {"n": 3, "k": 3})], begin=1)
+            await zombie.put([("a", {"n": 2})], begin=1)
+            assert await search.documents() == {"a": {"n": 2, "m": 1, "k": 3}}
+            await sink.put([("a", {"n": 4})], begin=3)
+            assert not zombie.refused
+            assert not sink.refused
+        assert await search.documents() == {"a": {"n": 4, "m": 1, "k": 3}}
+
     async def test_bad_documents_are_refused_alone(self, search: Search) -> None:
         """With the server's reason; the others of the bulk are there."""
         await search.ask(

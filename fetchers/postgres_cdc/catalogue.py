@@ -69,9 +69,17 @@ RUN_BY_ANOTHER = "Run as a superuser, or as who owns the publication and the tab
 _MADE_BY_ANOTHER = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation)
 _SLOT = """
 select active, active_pid, plugin, database::text as database, wal_status,
-  (confirmed_flush_lsn - '0/0')::int8 as confirmed from pg_replication_slots where slot_name = %s"""
-
-
+  (confirmed_flush_lsn - '0/0')::int8 as confirmed,
+  to_jsonb(s) ->> 'invalidation_reason' as reason,
+  (to_jsonb(s) ->> 'synced')::bool and pg_is_in_recovery() as is_replicas
+from pg_replication_slots s where slot_name = %s"""
+"""Columns that came with version 17 are NULL before it."""
+_REASONS = {
+    "rows_removed": "has removed rows of its catalogue that the slot {0} needed (is hot_standby_feedback off?)",
+    "wal_level_insufficient": "gave up the slot {0}, because wal_level was not logical on the primary",
+    "idle_timeout": "gave up the slot {0}, because nobody read it for longer than idle_replication_slot_timeout",
+}
+"""What has become of a slot, by ``invalidation_reason``; else its log is gone."""
 _LOG_END = "case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_flush_lsn() end"
 
 
@@ -99,6 +107,8 @@ class Slot:
     confirmed: int
     """Position up to which the server may have forgotten the log."""
     active_pid: int | None
+    is_replicas: bool = False
+    """Whether the server is a replica that keeps its primary's slot, which nobody reads before it has taken over."""
 
 
 def failure(error: psycopg.Error, host: str) -> FetchError:
@@ -126,17 +136,16 @@ def quoted_name(name: str, connection: psycopg.Connection[Any]) -> str:
 
 
 @contextmanager
-def catalogue(config: PostgresCdcConfig, *, seconds_max: float = 120.0) -> Iterator[Catalogue]:
+def catalogue(config: PostgresCdcConfig) -> Iterator[Catalogue]:
     """A session for a few questions; raises ``Retriable`` or ``Fatal``, as everything asked in it does."""
     connection = None
     try:
         connection = psycopg.connect(
             **config.session,
-            options=f"{SESSION} -c statement_timeout={seconds_max * 1000:.0f}",
+            options=f"{SESSION} -c statement_timeout=120000",
             autocommit=True,
             row_factory=dict_row,
-            # Binds on this side: several statements at once, and no types of parameters to be guessed.
-            cursor_factory=psycopg.ClientCursor,
+            cursor_factory=psycopg.ClientCursor,  # several statements at once, and no types of parameters are guessed
         )
         yield Catalogue(config, connection)
     except psycopg.Error as error:
@@ -280,8 +289,9 @@ class Catalogue:
             told = f"the slot {name} is of plugin {row['plugin']} and database {row['database']}"
             raise Fatal(f"{told}: name another in slot.name")
         if row["wal_status"] == "lost":
-            raise Fatal(f"the server has removed log that the slot {name} needed. {choices(name)}")
-        return Slot(row["confirmed"] or 0, row["active_pid"])
+            told = _REASONS.get(row["reason"] or "", "has removed log that the slot {0} needed").format(name)
+            raise Fatal(f"the server {told}. {choices(name)}")
+        return Slot(row["confirmed"] or 0, row["active_pid"], is_replicas=bool(row["is_replicas"]))
 
     def demand_log(self, needed: int) -> None:
         """See that the log can be read from a stored offset on without a hole; raises ``Fatal``, or ``Retriable``."""
@@ -292,6 +302,8 @@ class Catalogue:
         if slot is None:
             why = "there is none: it was dropped, or the server is a replica that took over without it"
             raise Fatal(f"the slot {config.slot_name} is needed from {position_text(needed)} on, and {why}. {told}")
+        if slot.is_replicas:
+            raise Retriable(f"this replica has not taken over: it keeps the slot {config.slot_name} for that")
         if slot.confirmed > needed:
             raise SlotMovedError(
                 f"the slot {config.slot_name} begins at {position_text(slot.confirmed)}, and "

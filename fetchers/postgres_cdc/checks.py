@@ -11,7 +11,7 @@ import psycopg
 
 from fetchers.postgres_cdc.catalogue import RUN_BY_ANOTHER, Catalogue, catalogue
 from fetchers.postgres_cdc.config import PostgresCdcConfig
-from fetchers.postgres_cdc.replication import replication_connection
+from fetchers.postgres_cdc.replication import FAILOVER_VERSION, replication_connection
 from fetchers.sdk import Fatal, Finding, Severity
 from fetchers.toolkit.name_lists import unmatched_findings
 from fetchers.toolkit.refusals import Unreachable, session_finding
@@ -39,6 +39,7 @@ def checked(config: PostgresCdcConfig) -> list[Finding]:
         with catalogue(config) as server:
             found += settings_findings(server, config)
             found += _table_findings(server, config)
+            found += _failover_findings(server, config)
     except (Fatal, Unreachable) as error:
         found.append(session_finding(error, config.database_hostname))
     return found
@@ -72,6 +73,27 @@ def settings_findings(server: Catalogue, config: PostgresCdcConfig) -> Iterator[
             "SELECT pg_drop_replication_slot('…') for one that nobody uses, or raise max_replication_slots"
         )
         yield Finding("slot.name", config.slot_name, told)
+
+
+def _failover_findings(server: Catalogue, config: PostgresCdcConfig) -> Iterator[Finding]:
+    """Why replicas do not keep the slot, or what the one that takes over may lack."""
+    if not config.slot_failover:
+        return
+    told = ""
+    (version,) = server.rows(
+        "select current_setting('server_version') as told, current_setting('server_version_num') as n"
+    )
+    if int(version["n"]) < FAILOVER_VERSION:
+        told = f"It has no effect: replicas keep slots from PostgreSQL 17 on, and the server has {version['told']}."
+    elif server.is_replica:
+        told = "It has no effect while the server is a replica: replicas keep slots of their primary alone."
+    elif not server.rows("show synchronized_standby_slots")[0]["synchronized_standby_slots"]:
+        told = (
+            "Changes may be delivered that the replica that takes over never had, and the task would stop there. Name "
+            "the replica's slot: ALTER SYSTEM SET synchronized_standby_slots = '…'; SELECT pg_reload_conf();"
+        )
+    if told:
+        yield Finding("slot.failover", "true", told, Severity.WARNING)
 
 
 def _may_replicate(config: PostgresCdcConfig) -> bool:

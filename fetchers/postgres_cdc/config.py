@@ -55,6 +55,9 @@ class PostgresCdcConfig(DebeziumConfig):
     """Whether a connector that is deleted drops its slot, and the publication if it has made that itself; its offsets
     are forgotten then, and one of the same name begins with a new snapshot. Else a connector that is created under the
     same name goes on where the deleted one stood, and the slot holds the server's log until then."""
+    slot_failover: Annotated[Boolean, Key(_MEDIUM, _CHANGES, 20)] = False
+    """Whether replicas keep the slot, so that one that takes over has it: PostgreSQL 17 and newer, on the primary. A
+    slot that is there without it is altered. Elsewhere it has no effect, as with Debezium, and validation warns."""
     publication_name: Annotated[str, Field(min_length=1, max_length=63), Key(_HIGH, _CHANGES, 4)] = "dbz_publication"
     """The publication, which says what the server sends."""
     publication_autocreate_mode: Annotated[Literal["all_tables", "filtered", "disabled"], Key(_MEDIUM, _CHANGES, 5)] = (

@@ -56,7 +56,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
     payload_kind = PayloadKind.ROWS
 
     def __init__(self, config: PostgresCdcConfig) -> None:
-        """One instance reads one slot, and hears what of it is in Kafka."""
+        """It hears what of its slot is in Kafka."""
         super().__init__(config)
         self._woken = asyncio.Event()
         self._doubts = Doubts()
@@ -157,9 +157,8 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             async for page in self._keyless(reading, stretches):
                 yield page
             async with telling_backlog(context, self.config):
-                start = place if isinstance(place, Place) else Place(place.log)
-                async for page in self._log(start, reading, stretches):
-                    yield page
+                async for one in self._log(place if isinstance(place, Place) else Place(place.log), reading, stretches):
+                    yield one
         finally:
             reader.close()
 
@@ -333,9 +332,8 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                 return await self._blocking(log.open)
             except SlotInUseError as error:
                 attempt += 1
-                await self._context.wait_to_retry(
-                    error, attempt=attempt, wait_seconds=min(0.1 * attempt, QUIET_SECONDS)
-                )
+                seconds = min(0.1 * attempt, QUIET_SECONDS)
+                await self._context.wait_to_retry(error, attempt=attempt, wait_seconds=seconds)
 
     async def _asked(self, question: Callable[[Catalogue], T]) -> T:
         """What a connection of its own to the server answers."""

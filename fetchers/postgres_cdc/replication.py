@@ -37,6 +37,11 @@ STATUS_SECONDS_MAX = 10.0
 LOCK_SECONDS = 0.02
 _TIMEOUT = b"select setting::int from pg_settings where name = 'wal_sender_timeout'"
 _STATUS_FORM = struct.Struct(">cQQQqB")
+FAILOVER_VERSION = 170_000
+"""Of the server, from which on a slot may be one that replicas keep."""
+_NOT_KEPT = """
+select 1 from pg_replication_slots s where slot_name = %s and active_pid is null
+  and not (to_jsonb(s) ->> 'failover')::bool"""
 _NOT_SUPPORTED = "0A000"
 """``feature_not_supported``: a replica before version 16 decodes no log (``CheckLogicalDecodingRequirements`` in the
 server's ``logical.c``). It passes when the replica takes over."""
@@ -72,7 +77,9 @@ def created_slot(config: PostgresCdcConfig) -> Iterator[tuple[int, str, Origin]]
     with replication_session(config) as connection:
         here = history(connection)
         name = quoted_name(config.slot_name, connection)
-        sql = f"CREATE_REPLICATION_SLOT {name} LOGICAL pgoutput EXPORT_SNAPSHOT"
+        is_kept = config.slot_failover and not here.is_replica and connection.info.server_version >= FAILOVER_VERSION
+        how = "(SNAPSHOT 'export', FAILOVER)" if is_kept else "EXPORT_SNAPSHOT"
+        sql = f"CREATE_REPLICATION_SLOT {name} LOGICAL pgoutput {how}"
         try:
             ((_, position, snapshot, _),) = connection.execute(sql.encode()).fetchall()
         except psycopg.errors.FeatureNotSupported as error:
@@ -118,6 +125,13 @@ class Replication:
         self.origin = here.origin
         """Of all that comes."""
         slot = quoted_name(self._config.slot_name, self._connection)
+        # One that is being read is left alone: the server would wait for its reader, for ever perhaps.
+        if (
+            self._config.slot_failover
+            and not here.is_replica
+            and self._connection.execute(_NOT_KEPT.encode(), (self._config.slot_name,)).fetchall()
+        ):
+            self._connection.execute(f"ALTER_REPLICATION_SLOT {slot} (FAILOVER)".encode())
         publication = quoted_name(self._config.publication_name, self._connection).replace("'", "''")
         if self._connection.info.parameter_status("server_encoding") == NO_ENCODING:
             self._connection.execute(AS_IT_IS.encode())

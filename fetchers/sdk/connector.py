@@ -123,7 +123,11 @@ class SourceConnector(ABC, Generic[C]):
         return False
 
     def check_offsets(self, offsets: Sequence[tuple[Partition, Offset | None]]) -> None:
-        """Look at offsets that a person wants to set (None: to forget); ValueError refuses them, with a text for it."""
+        """Look at offsets that a person wants to set (None: to forget); ValueError refuses them, with a text for it.
+
+        Called in a thread, on an instance that fetches nothing, while the connector is stopped (KIP-875). After 60 s
+        the request is refused, and the thread is left to end by itself; so it is with ``forgotten_with``.
+        """
         del offsets
 
     def forgotten_with(self, partition: Partition, stored: Sequence[Partition]) -> Sequence[Partition]:

@@ -61,7 +61,8 @@ def _complete(name: str) -> JarCache:
     except SetupFailure as failure:
         raise PartsMissing(str(failure)) from failure
     if not cache.is_complete(name):
-        by_test = dict.fromkeys(("clients", "hdfs", "debezium", "mysql", "iceberg", "icebergrest"), "./headrace test")
+        tested = ("clients", "hdfs", "debezium", "mysql", "postgres17", "postgres18", "iceberg", "icebergrest")
+        by_test = dict.fromkeys(tested, "./headrace test")
         by_other = {"connect": "./headrace bench", "opensearch": "./headrace demo pipeline"}
         how = (by_test | by_other).get(name, "headrace parts")
         raise PartsMissing(f"the JVM parts '{name}' are not in {cache.folder}: call {how} once to fetch them")

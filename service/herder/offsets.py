@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from service.domain.cluster import ConnectorEntry, Properties
 from service.domain.ids import TaskId
@@ -27,19 +27,26 @@ from service.stores.connector_offsets import ConnectorOffsets
 from service.stores.dedupe_store import DedupeStore
 from service.stores.offset_changes import ForgottenWith, OffsetChanges
 
+T = TypeVar("T")
 ClientsOf = Callable[[str, Properties], KafkaSettings]
 """Settings of a client by role (producer, consumer, admin) and connector config, provider variables unresolved."""
 OffsetsOf = Callable[[Properties], Awaitable[ConnectorOffsets]]
 """Where a connector of this config has its offsets; the topics are there."""
-CheckOffsets = Callable[[Properties, Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]], ForgottenWith]
-"""The connector's own opinion, and what is forgotten with what; raises ValueError with a text for whoever asked."""
+CheckOffsets = Callable[
+    [Properties, Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]], Awaitable[ForgottenWith]
+]
+"""The connector's own opinion, and what is forgotten with what; raises ValueError with a text for whoever asked.
+
+It ends when it is cancelled. It and what it returns raise TimeoutError too, where the connector's code hangs.
+"""
 CheckSinkOffsets = Callable[[Properties, Mapping[tuple[str, int], int | None]], Awaitable[None]]
 """The same of a sink, by topic and partition; None = forget. It may ask the target, and ends when it is cancelled.
 
 Raises TimeoutError too, where the target has not answered.
 """
 CHECK_SECONDS_MAX = 60.0
-"""For a sink's target to answer; less than the 90 s that REST waits, so that whoever asked is told the reason."""
+"""For a sink's target, or a source's own code, to answer; less than the 90 s that REST waits, so that whoever asked is
+told the reason."""
 LETTING_GO_LOOKS_MAX = 50
 """A connector is STOPPED the moment it is written; its tasks deliver what they hold up to seconds later."""
 LEAVING_LOOKS_MAX = 25
@@ -142,11 +149,17 @@ class SourceOffsetAccess:
     async def alter(self, name: str, config: Properties, offsets: Sequence[OffsetEntry]) -> Altered:
         """Fence what may still write, then write."""
         entries = source_entries(offsets)
+        forgotten_with = await _answered(self.check(config, entries), _HANGING)
+
+        async def forgotten(
+            partition: Mapping[str, Any], stored: Sequence[Mapping[str, Any]]
+        ) -> Sequence[Mapping[str, Any]]:
+            return await _answered(forgotten_with(partition, stored), _HANGING)
+
         try:
-            forgotten_with = await asyncio.to_thread(self.check, config, entries)
             await self._fence(name, config)
             changes, writing = await self._changes(config), await self._writing(config)
-            await changes.alter(name, entries, writing=writing, forgotten_with=forgotten_with)
+            await changes.alter(name, entries, writing=writing, forgotten_with=forgotten)
         except ValueError as error:
             raise BadRequestError(str(error)) from error
         return Altered(is_whole=True)
@@ -237,15 +250,8 @@ class SinkOffsetAccess:
 
     async def _check(self, config: Properties, entries: Mapping[tuple[str, int], int | None]) -> None:
         """Ask the sink, where there is something to decide: its target may be away. Raises BadRequestError."""
-        if not entries:
-            return
-        try:
-            async with asyncio.timeout(CHECK_SECONDS_MAX):
-                await self.check(config, entries)
-        except TimeoutError as error:
-            raise BadRequestError(_SILENT) from error
-        except ValueError as error:
-            raise BadRequestError(str(error)) from error
+        if entries:
+            await _answered(self.check(config, entries), _SILENT)
 
     @asynccontextmanager
     async def _changing(self, name: str, config: Properties, *, done: str) -> AsyncIterator[ConsumerGroups]:
@@ -279,6 +285,21 @@ async def _clients(clients_of: ClientsOf, role: str, config: Properties) -> Kafk
     return await asyncio.to_thread(clients_of, role, config)
 
 
+async def _answered(asked: Awaitable[T], silent: str) -> T:
+    """What a connector's own code says. Raises BadRequestError with its refusal, or with ``silent`` where it hangs."""
+    try:
+        async with asyncio.timeout(CHECK_SECONDS_MAX):
+            return await asked
+    except TimeoutError as error:
+        raise BadRequestError(silent) from error
+    except ValueError as error:
+        raise BadRequestError(str(error)) from error
+
+
+_HANGING = (
+    f"The connector's own code has not said within {CHECK_SECONDS_MAX:g} s whether these offsets may be set, and "
+    "nothing was changed: try again when what it asks can be reached"
+)
 _SILENT = (
     f"The sink's target could not be asked within {CHECK_SECONDS_MAX:g} s how far it is, which decides whether these "
     "offsets have an effect: try again when it can be reached or, if it is gone for good, name another in the "

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -40,6 +40,8 @@ TRIES_MAX = 100
 BAD_ROW = 2
 BAD_ROWS = (0, 5, 6, 11)
 """The first and the last of both parts of a batch."""
+BUSY_ROWS = (1, 4, 8)
+"""Neither all of a part of a batch, nor its first row, so that something of it is taken."""
 ROWS, CUT = 12, 6
 RECORDS_MAX = 3000
 HERE: Partition = ("lines", 0)
@@ -74,6 +76,8 @@ class SinkCase(ABC):
 
     bad_payload: ClassVar[bytes | None] = None
     """A value that its converter takes and the sink refuses; None where there is no such value."""
+    has_partial_outcomes: ClassVar[bool] = False
+    """Whether it says by ``Retriable(rows=…)`` which records of a batch its target had no time for."""
     tombstone: ClassVar[str | None] = None
     """What a null value is at the other side; None where it is nothing, or refused."""
 
@@ -84,6 +88,11 @@ class SinkCase(ABC):
     @abstractmethod
     def target(self, folder: Path) -> AbstractAsyncContextManager[Target]:
         """An empty place."""
+
+    def busy_target(self, folder: Path, texts: Collection[str]) -> AbstractAsyncContextManager[Target]:
+        """An empty place that has no time, once, for the record of each of these texts; of ``has_partial_outcomes``."""
+        del texts
+        return self.target(folder)
 
 
 async def batch_of(
@@ -222,6 +231,21 @@ class SinkContract:
             assert list(await target.written()) == [text for row, text in enumerate(texts) if row not in bad]
         assert sorted(refused) == list(bad)
 
+    async def test_only_what_was_not_taken_comes_again(self, tmp_path: Path) -> None:
+        """The rows of a batch that the target had no time for are named as that batch has them, and not refused."""
+        texts, refused, partial = [str(number) for number in range(ROWS)], list[int](), 0
+        places = self.case.busy_target(tmp_path, [texts[row] for row in BUSY_ROWS])
+        async with places as target, self._running(target) as sink:
+            await sink.open({HERE: None})
+            batch = await self._batch(texts, refused=refused)
+            for part in (batch.slice(0, CUT), batch.take(np.arange(CUT, ROWS, dtype=np.int64))):
+                partial += await self._put(sink, part)
+            await sink.flush({HERE: ROWS})
+            written = list(await target.written())
+        assert (refused, set(written)) == ([], set(texts))
+        assert written == texts or not self.case.is_exactly_once
+        assert (partial > 0) is self.case.has_partial_outcomes
+
     async def test_a_zombie_that_puts_once_more(self, tmp_path: Path) -> None:
         """Two own a partition for a moment: what the first still writes loses nothing of the second's."""
         async with self.case.target(tmp_path) as target:
@@ -321,16 +345,20 @@ class SinkContract:
             if not put.cancelled():
                 return
 
-    async def _put(self, sink: SinkConnector[Any], batch: SinkBatch) -> None:
-        """Put, and put again what the sink wants again, as the worker does."""
+    async def _put(self, sink: SinkConnector[Any], batch: SinkBatch) -> int:
+        """Put, and put again what the sink wants again, as the worker does; how often that was a part of it."""
+        partial = 0
         for _ in range(TRIES_MAX):
             try:
                 await sink.put(batch)
             except Retriable as error:
                 if error.rows is not None:
-                    batch = batch.take(np.array(sorted(error.rows), np.int64))
+                    rows = sorted(set(error.rows))
+                    assert set() < set(rows) <= set(range(len(batch))), "no rows of this batch are to come again"
+                    partial += len(rows) < len(batch)
+                    batch = batch.take(np.array(rows, np.int64))
             else:
-                return
+                return partial
         raise AssertionError(f"the sink wants its records again for the {TRIES_MAX}th time")
 
     async def _opened(self, sink: SinkConnector[Any]) -> int:

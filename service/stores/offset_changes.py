@@ -6,7 +6,7 @@ task 0; who calls fences the others (`KafkaAdmin.fence_producers`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,13 @@ from service.stores.connector_offsets import ConnectorOffsets
 from service.stores.dedupe_store import DedupeStore
 from service.stores.offsets import OffsetEntry, canonical_partition
 
-ForgottenWith = Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]]], Sequence[Mapping[str, Any]]]
+ForgottenWith = Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]]], Awaitable[Sequence[Mapping[str, Any]]]]
 """``SourceConnector.forgotten_with``: of a partition and all that are stored."""
+
+
+async def nothing(_partition: Mapping[str, Any], _stored: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """No other partition is forgotten with it."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,7 @@ class OffsetChanges:
         entries: Sequence[OffsetEntry],
         *,
         writing: KafkaSettings,
-        forgotten_with: ForgottenWith = lambda _partition, _stored: (),
+        forgotten_with: ForgottenWith = nothing,
     ) -> None:
         """Set these, forget those that are None; all or nothing. ``writing``: as the connector's producers.
 
@@ -48,7 +53,7 @@ class OffsetChanges:
 
     async def reset(self, connector: str, *, writing: KafkaSettings) -> None:
         """Forget all of them, and what was delivered: everything comes anew. Raises as ``alter``."""
-        await self._write(connector, None, writing, lambda _partition, _stored: ())
+        await self._write(connector, None, writing, nothing)
 
     async def _write(
         self,
@@ -67,7 +72,8 @@ class OffsetChanges:
                 entries = [(partition, None) for partition, _ in known]
                 forgotten = await self.dedupe.forgotten(connector)
             stored = [partition for partition, _ in known]
-            others = [other for named, offset in entries if offset is None for other in forgotten_with(named, stored)]
+            named = [partition for partition, offset in entries if offset is None]
+            others = [other for partition in named for other in await forgotten_with(partition, stored)]
             entries = [*((other, None) for other in others), *entries]
             changed = _last_of_each(entries)
             encoded = self.offsets.encode(connector, changed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
 from typing import Protocol, TypeVar
@@ -88,7 +89,7 @@ class ForeignCalls:
 
         def errand() -> None:
             value, error = _outcome(call)
-            if not loop.is_closed():
+            with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
                 loop.call_soon_threadsafe(finish, value, error)
 
         self._errands.put(errand)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import ClassVar
@@ -41,6 +41,7 @@ class ElasticsearchSinkCase(SinkCase):
     connector = ElasticsearchSink
     is_exactly_once = True
     bad_payload = b"5"
+    has_partial_outcomes = True
     values: ClassVar[ColumnReader] = JsonReader()
     bad_configs = (
         ({"connection.url": "ftp://here"}, frozenset({"connection.url"})),
@@ -57,8 +58,14 @@ class ElasticsearchSinkCase(SinkCase):
     @asynccontextmanager
     async def target(self, folder: Path) -> AsyncIterator[Target]:
         """A server without any index."""
+        async with self.busy_target(folder, ()) as target:
+            yield target
+
+    @asynccontextmanager
+    async def busy_target(self, folder: Path, texts: Collection[str]) -> AsyncIterator[Target]:
+        """One that is too busy for some documents; texts are the offsets."""
         del folder
-        server = FakeSearch()
+        server = FakeSearch(busy_ids={f"lines+0+{text}": 1 for text in texts})
         async with server.serving() as url:
             yield Documents(server, url)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import ClassVar
@@ -17,9 +17,10 @@ from service.sinks.testing import SinkCase, Target
 
 
 class Hook(Target):
-    """Keeps texts of JSON arrays, each name of a request once; says 422 to what is no object."""
+    """Keeps texts of JSON arrays, each name of a request once; says 422 to what is no object, 503 while it is busy."""
 
-    def __init__(self) -> None:
+    def __init__(self, busy: Collection[str]) -> None:
+        self.busy = set(busy)
         self.taken: dict[str, list[str]] = {}
         self.url = ""
 
@@ -38,6 +39,9 @@ class Hook(Target):
         document = await request.json()
         if not isinstance(document, dict):
             return web.Response(status=422)
+        if document["text"] in self.busy:
+            self.busy.remove(document["text"])
+            return web.Response(status=503)
         self.taken[request.headers["Idempotency-Key"]] = [document["text"]]
         return web.Response()
 
@@ -48,6 +52,7 @@ class HttpSinkCase(SinkCase):
     connector = HttpSink
     is_exactly_once = True
     bad_payload = b"5"
+    has_partial_outcomes = True
     values: ClassVar[ColumnReader] = JsonReader()
     bad_configs = (
         ({"http.api.url": "ftp://here"}, frozenset({"http.api.url"})),
@@ -66,8 +71,14 @@ class HttpSinkCase(SinkCase):
     @asynccontextmanager
     async def target(self, folder: Path) -> AsyncIterator[Target]:
         """A server that has taken nothing."""
+        async with self.busy_target(folder, ()) as target:
+            yield target
+
+    @asynccontextmanager
+    async def busy_target(self, folder: Path, texts: Collection[str]) -> AsyncIterator[Target]:
+        """One that says 503 to each of the texts once."""
         del folder
-        hook, app = Hook(), web.Application()
+        hook, app = Hook(texts), web.Application()
         app.router.add_post("/", hook.take)
         async with TestServer(app) as server:
             hook.url = str(server.make_url("/"))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from service.sinks.contract import SinkBatch, SinkConfig, SinkConnector
+from service.sinks.contract import Retriable, SinkBatch, SinkConfig, SinkConnector
 from service.sinks.testing import SinkCase, SinkContract, Target
 
 BAD = "bad"
@@ -18,7 +18,10 @@ REASON = "refused_by_target"
 GIVEN_UP = "test_a_put_that_is_given_up_in_the_middle"
 SLOW = "test_a_slow_put_comes_again_in_halves"
 BAD_ONES = "test_bad_records_are_refused_alone_wherever_they_are"
+IN_PART = "test_only_what_was_not_taken_comes_again"
 _places: dict[str, list[tuple[int, str]]] = {}
+_busy: dict[str, set[str]] = {}
+"""Texts that a place has no time for, once."""
 
 
 class PlaceConfig(SinkConfig):
@@ -33,11 +36,28 @@ class Right(SinkConnector[PlaceConfig]):
 
     async def put(self, batch: SinkBatch) -> None:
         """One record after another."""
+        left: list[int] = []
         for row, offset, text in _records(batch):
             if text == BAD:
                 batch.refuse(row, REASON, "It is bad.")
+            elif self.is_busy(text):
+                left.append(row)
             else:
                 await self.take(offset, text)
+        if left:
+            self.leave(batch, left)
+
+    def leave(self, batch: SinkBatch, left: list[int]) -> None:
+        """What was not taken is to come again."""
+        del batch
+        raise Retriable("busy", rows=left)
+
+    def is_busy(self, text: str) -> bool:
+        """Whether there is no time for it now."""
+        busy = _busy.get(self.config.place, set())
+        is_busy = text in busy
+        busy.discard(text)
+        return is_busy
 
     async def take(self, offset: int, text: str) -> None:
         """One record."""
@@ -148,6 +168,64 @@ class WritesTheBad(Right):
             await self.take(offset, text)
 
 
+class LeavesOneOut(Right):
+    """Does not name the last one that was not taken."""
+
+    def leave(self, batch: SinkBatch, left: list[int]) -> None:
+        """The others come again, if there are any."""
+        del batch
+        if left[:-1]:
+            raise Retriable("busy", rows=left[:-1])
+
+
+class NamesTheTaken(Right):
+    """Takes ``rows`` for those that are done."""
+
+    def leave(self, batch: SinkBatch, left: list[int]) -> None:
+        """The wrong ones come again."""
+        raise Retriable("busy", rows=[row for row in range(len(batch)) if row not in left])
+
+
+class LeavesByOffset(Right):
+    """Names offsets, which are the rows only in a batch that begins at 0."""
+
+    def leave(self, batch: SinkBatch, left: list[int]) -> None:
+        """Of another batch, or of none."""
+        offsets: list[Any] = batch.records.column("offset").to_pylist()
+        raise Retriable("busy", rows=[offsets[row] for row in left])
+
+
+class NamesNone(Right):
+    """Says that it was taken in part, and no row of what was not."""
+
+    def leave(self, batch: SinkBatch, left: list[int]) -> None:
+        """Nothing comes again."""
+        del batch, left
+        raise Retriable("busy", rows=[])
+
+
+class RefusesTheBusy(Right):
+    """Makes dead letters of what the target has no time for."""
+
+    def leave(self, batch: SinkBatch, left: list[int]) -> None:
+        """Each of them."""
+        for row in left:
+            batch.refuse(row, REASON, "There was no time for it.")
+
+
+class NamesNoRows(Right):
+    """Has all of a batch come again, and writes what it has already."""
+
+    async def take(self, offset: int, text: str) -> None:
+        """Without a look at what is there."""
+        self.there.append((offset, text))
+
+    def leave(self, batch: SinkBatch, left: list[int]) -> None:
+        """No matter which."""
+        del batch, left
+        raise Retriable("busy")
+
+
 def _records(batch: SinkBatch) -> list[tuple[int, int, str]]:
     """Row, offset and value."""
     offsets: list[Any] = batch.records.column("offset").to_pylist()
@@ -175,11 +253,18 @@ class PlaceCase(SinkCase):
     """As the suite sees any of them."""
 
     is_exactly_once = True
+    has_partial_outcomes = True
     bad_payload = BAD.encode()
 
     @asynccontextmanager
     async def target(self, folder: Path) -> AsyncIterator[Target]:
         """An empty list."""
+        yield Place(str(folder))
+
+    @asynccontextmanager
+    async def busy_target(self, folder: Path, texts: Collection[str]) -> AsyncIterator[Target]:
+        """One that has no time for these."""
+        _busy[str(folder)] = set(texts)
         yield Place(str(folder))
 
 
@@ -194,7 +279,7 @@ def suite_of(sink: type[Right]) -> SinkContract:
     return suite
 
 
-@pytest.mark.parametrize("name", [GIVEN_UP, SLOW, BAD_ONES])
+@pytest.mark.parametrize("name", [GIVEN_UP, SLOW, BAD_ONES, IN_PART])
 async def test_a_right_sink_passes(name: str, tmp_path: Path) -> None:
     """So that the others fail for what is wrong with them alone."""
     await getattr(suite_of(Right), name)(tmp_path)
@@ -214,6 +299,12 @@ async def test_a_right_sink_passes(name: str, tmp_path: Path) -> None:
         (NamesAnotherRow, BAD_ONES),
         (TellsTwice, BAD_ONES),
         (WritesTheBad, BAD_ONES),
+        (LeavesOneOut, IN_PART),
+        (NamesTheTaken, IN_PART),
+        (LeavesByOffset, IN_PART),
+        (NamesNone, IN_PART),
+        (RefusesTheBusy, IN_PART),
+        (NamesNoRows, IN_PART),
     ],
 )
 async def test_a_wrong_sink_fails(sink: type[Right], name: str, tmp_path: Path) -> None:

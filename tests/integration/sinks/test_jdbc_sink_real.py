@@ -75,6 +75,42 @@ class RealDatabaseSuite(JdbcSinkSuite):
             assert refused == []
         assert await self.sql("select status from orders order by 1") == [("a",), ("b",)]
 
+    @pytest.mark.parametrize("mode", ["upsert", "insert"])
+    async def test_a_server_that_is_restarted_in_mid_batch(self, mode: str) -> None:
+        """Without ``offsets.table``, when rows are written and the commit has not arrived: all of it comes again.
+
+        Upserts are as if they were written once, inserts are there at least once; no record is refused.
+        """
+        key = " primary key" if mode == "upsert" else ""
+        await self.sql(f"create table orders (status varchar(20){key}, amount int)")
+        keys = {"insert_mode": mode} | ({} if key else {"pk_mode": "none", "pk_fields": ""})
+        keys |= {"pk_mode": "record_value", "pk_fields": "status"} if key else {}
+        refused: list[tuple[int, str, str]] = []
+        rows = [(None, order("a", 2)), (None, order("b", 2))]
+        async with (
+            FaultProxy(self.server.port).serving() as proxy,
+            self.sink(connection_url=self.through(proxy), **keys) as sink,
+        ):
+            await sink.open({HERE: None})
+            await until_taken(lambda: sink.put(batch_of([(None, order("a", 1))])))
+            proxy.keep = self.commit[0]
+            async with asyncio.TaskGroup() as group:
+                cut = group.create_task(_frozen(sink, rows, proxy))
+                await proxy.kept.wait()
+                await asyncio.to_thread(self.server.stop)
+                await asyncio.to_thread(self.server.start)
+                proxy.may_go.set()
+            assert cut.result()
+            found = await self.orders("status, amount")
+            assert set(found) == {("a", 1)}, "what was not committed is undone"
+            await until_taken(lambda: sink.put(batch_of(rows, begin=1, refused=refused)))
+        found = sorted(await self.orders("status, amount"))
+        if mode == "upsert":
+            assert found == [("a", 2), ("b", 2)]
+        else:
+            assert set(found) == {("a", 1), ("a", 2), ("b", 2)}
+        assert refused == []
+
     async def test_a_worker_that_freezes_within_its_transaction_holds_up_nobody(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -102,7 +102,7 @@ async def test_what_is_forgotten_with_a_partition_is_what_the_connector_says(
     await changes.alter("c", [(ONE, {"p": 1}), (TWO, {"p": 2}), (three, {"p": 3})], writing=settings)
     seen: list[object] = []
 
-    def both(partition: object, stored: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    async def both(partition: object, stored: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         seen.append((partition, sorted(stored, key=str)))
         return [TWO, three]
 

@@ -1,0 +1,117 @@
+# ruff: noqa: S608 - statements of tests
+"""``PostgresCdcSource`` at PostgreSQL 17 and 18: slots that replicas keep, and slots that a server gave up."""
+
+from __future__ import annotations
+
+import asyncio
+import tarfile
+import uuid
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fetchers.sdk import Fatal, Severity
+from service.embedded.jars import class_path
+from tests.databases import Postgres, own_postgres, running_postgres
+from tests.integration.postgres_cdc.test_postgres_log import SECONDS_MAX, Followed, is_after_snapshot
+
+pytestmark = pytest.mark.integration
+LOOK_SECONDS = 0.05
+
+
+@pytest.fixture(scope="module", params=["17", "18"])
+def newer_server(request: pytest.FixtureRequest, database_folder: Path) -> Iterator[Postgres]:
+    """A server of each version, out of its jar, with its database ``postgres``."""
+    folder = database_folder / uuid.uuid4().hex
+    folder.mkdir()
+    with (
+        zipfile.ZipFile(class_path(f"postgres{request.param}")) as jar,
+        jar.open("postgres-linux-x86_64.txz") as packed,
+        tarfile.open(fileobj=packed, mode="r:xz") as archive,
+    ):
+        archive.extractall(folder / "programs", filter="data")
+    with running_postgres(folder, program=folder / "programs/bin/postgres") as server:
+        yield Postgres(server, "postgres")
+
+
+@pytest.fixture
+def newer(newer_server: Postgres) -> Iterator[Followed]:
+    """An empty database there, with a table and a marker table."""
+    with own_postgres(Postgres(newer_server.server, f"test_{uuid.uuid4().hex[:10]}")) as postgres:
+        postgres.run("create table t (id int primary key)", "create table marker (id serial primary key)")
+        made = Followed(postgres, slot_failover="true")
+        yield made
+        made.drop()
+
+
+async def warnings(followed: Followed) -> list[str]:
+    """Of validation, about the key."""
+    found = await followed.connector().check(followed.context())
+    return [one.message for one in found if one.key == "slot.failover" and one.severity is Severity.WARNING]
+
+
+def is_kept(followed: Followed) -> bool:
+    """Whether replicas keep the slot."""
+    ((kept,),) = followed.postgres.rows("select failover from pg_replication_slots")
+    return bool(kept)
+
+
+async def added(followed: Followed, number: int) -> list[tuple[str, int]]:
+    """Operations and ids of what is read up to a row that is added now."""
+    statement = f"insert into t values ({number})"
+    return [(value["op"], key["id"]) for key, value in await followed.read_on(statement)]
+
+
+async def test_the_slot_is_made_so_that_replicas_keep_it(newer: Followed) -> None:
+    """With the snapshot of its moment; validation asks for what keeps the replica from lacking changes."""
+    (told,) = await warnings(newer)
+    assert "synchronized_standby_slots" in told
+    await newer.read(stops=is_after_snapshot)
+    assert is_kept(newer)
+    assert await added(newer, 1) == [("c", 1)]
+
+
+async def test_a_slot_that_was_made_without_it_is_altered(newer: Followed) -> None:
+    """When its log is opened, and no change is lost by that; without the key a slot is left as it is."""
+    newer.properties["slot.failover"] = "false"
+    await newer.read(stops=is_after_snapshot)
+    assert await added(newer, 1) == [("c", 1)]
+    assert not is_kept(newer)
+    newer.properties["slot.failover"] = "true"
+    assert await added(newer, 2) == [("c", 2)]
+    newer.properties["slot.failover"] = "false"
+    assert await added(newer, 3) == [("c", 3)]
+    assert is_kept(newer)
+
+
+async def test_a_slot_that_nobody_read_for_too_long_is_told_so(newer: Followed) -> None:
+    """The server gives it up, from version 18 on, and what it would have told is lost."""
+    if newer.postgres.rows("select 1 from pg_settings where name = 'idle_replication_slot_timeout'") == []:
+        pytest.skip("PostgreSQL 17 gives no slot up for this")
+    await newer.read(stops=is_after_snapshot)
+    newer.postgres.run("alter system set idle_replication_slot_timeout = '1s'", "select pg_reload_conf()")
+    async with asyncio.timeout(SECONDS_MAX):
+        while newer.postgres.rows("select invalidation_reason from pg_replication_slots") != [("idle_timeout",)]:
+            newer.postgres.run("insert into t select coalesce(max(id), 0) + 1 from t", "checkpoint")
+            await asyncio.sleep(LOOK_SECONDS)
+    newer.postgres.run("alter system reset idle_replication_slot_timeout", "select pg_reload_conf()")
+    async with asyncio.timeout(SECONDS_MAX):  # for the tests that come after this one
+        while newer.postgres.rows("select current_setting('idle_replication_slot_timeout')") != [("0",)]:
+            await asyncio.sleep(LOOK_SECONDS)
+    with pytest.raises(Fatal, match=r"longer than idle_replication_slot_timeout\. Changes may be missing"):
+        await added(newer, 1000)
+
+
+async def test_an_older_server_has_no_such_slots(postgres: Postgres) -> None:
+    """The key has no effect, as with Debezium, but for a warning."""
+    if int(postgres.rows("select current_setting('server_version_num')")[0][0]) >= 170_000:
+        pytest.skip("the installed PostgreSQL is not older")
+    postgres.run("create table t (id int primary key)", "create table marker (id serial primary key)")
+    followed = Followed(postgres, slot_failover="true")
+    (told,) = await warnings(followed)
+    assert "from PostgreSQL 17 on" in told
+    await followed.read(stops=is_after_snapshot)
+    assert await added(followed, 1) == [("c", 1)]
+    followed.drop()
