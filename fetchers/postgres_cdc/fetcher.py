@@ -369,8 +369,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
 
     def _pages(self, batch: Batch) -> list[Page]:
         """One for each table; only after the last one is all of the batch delivered."""
-        pages: list[Page] = []
-        begin, end = batch.begin, batch.end
+        pages, begin, end = list[Page](), batch.begin, batch.end
         self._tables.look_up([group.relation for group in batch.groups])
         done = set(begin.done)
         for group in batch.groups:
