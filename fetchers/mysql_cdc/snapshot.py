@@ -77,6 +77,8 @@ _ORDERS = dict.fromkeys((TINY, SHORT, INT24, LONG, LONGLONG, DECIMAL, FLOAT, DOU
 _ORDERS |= dict.fromkeys((VARCHAR, STRING, BLOB), VARCHAR)
 """Types with one order of their values."""
 _ORDER_DIGITS = 16
+_ORDER = "order:"
+"""How the text begins that stands for a key's order: with its digits behind it, it is told from a key's own texts."""
 _CHOICE = re.compile(rb"x'(?P<digits>[0-9a-f]*)'|'(?P<text>(?:[^']|'')*)'")
 """A value of ENUM and SET; MySQL writes those as digits that are no text."""
 
@@ -269,7 +271,8 @@ class KeyTexts:
         self._columns = [kind.expression.format(_quoted(kind.column.name)) for kind in kinds]
         at = {kind.column.name: place for place, kind in enumerate(kinds)}
         self._keys = [kinds[at[name]].column for name in table.key]
-        self._order = sha256(repr([_order(column) for column in self._keys]).encode()).hexdigest()[:_ORDER_DIGITS]
+        digest = sha256(repr([_order(column) for column in self._keys]).encode()).hexdigest()
+        self._order = f"{_ORDER}{digest[:_ORDER_DIGITS]}"
         self._places = []
         """Of each column of the key, which column of a batch has its text."""
         for column in self._keys:
@@ -288,7 +291,9 @@ class KeyTexts:
         It is of all rows too where the key was altered since then. Raises ``ValueError`` for a text that is none. The
         condition is one that both servers read a range of the index for, as they do not for tuples.
         """
-        after = tuple(after[:-1] if after[-1:] == (self._order,) else after)
+        if after and after[-1].startswith(_ORDER) and len(after[-1]) == len(self._order):
+            # Never a key's own text, however many columns it has now.
+            after = after[:-1] if after[-1] == self._order else ()
         after = after if len(after) == len(self._keys) else ()
         order = ", ".join(_quoted(column.name) for column in self._keys)
         where = f" WHERE {self._behind(after)}" if after else ""

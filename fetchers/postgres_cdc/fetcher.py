@@ -140,6 +140,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         try:
             place = await self._blocking(partial(self._begun, stored, reader))
             if isinstance(place, SnapshotPlace) and reader.is_open:
+                self._doubts.end()  # it may be read for hours before the log is
                 async for page in self._snapshot(reader, place):
                     progress = Progress.read(page.offset)  # of the last one
                     yield page
@@ -368,8 +369,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
 
     def _pages(self, batch: Batch) -> list[Page]:
         """One for each table; only after the last one is all of the batch delivered."""
-        pages: list[Page] = []
-        begin, end = batch.begin, batch.end
+        pages, begin, end = list[Page](), batch.begin, batch.end
         self._tables.look_up([group.relation for group in batch.groups])
         done = set(begin.done)
         for group in batch.groups:

@@ -253,3 +253,37 @@ def _held(kind: Kind, values: Any, start: int) -> Iterator[tuple[int, Any, str]]
             yield from _held(kind, values[half:], start + half)
         else:
             yield start, pa.nulls(1, kind.arrow), str(error).splitlines()[0][:120]
+
+
+_ARROW: dict[type, pa.DataType] = {int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary()}
+
+
+def column_of(values: Sequence[Any]) -> Any:
+    """Of values of one type as that type; of several as a union of them, so that each is read as if it were alone."""
+    types = list({type(value) for value in values if value is not None})
+    if len(types) <= 1:
+        return pa.array(values, _ARROW[types[0]] if types else pa.int64())
+    numbers = pa.array([0 if value is None else types.index(type(value)) for value in values], pa.int8())
+    parts = [[value if type(value) is found else None for value in values] for found in types]
+    return pa.UnionArray.from_sparse(
+        numbers, [pa.array(part, _ARROW[found]) for part, found in zip(parts, types, strict=True)]
+    )
+
+
+def joined(first: pa.Table, second: pa.Table) -> pa.Table:
+    """Rows of two reads of one SELECT, whose columns may have other types: by what is in them, or nothing but null."""
+    if first.schema == second.schema:
+        return pa.concat_tables([first, second])
+    columns = []
+    for left, right in zip(first.columns, second.columns, strict=True):
+        if left.null_count == len(left):
+            left = pa.chunked_array([pa.nulls(len(left), right.type)])  # noqa: PLW2901
+        elif right.null_count == len(right):
+            right = pa.chunked_array([pa.nulls(len(right), left.type)])  # noqa: PLW2901
+        is_one_type = left.type == right.type
+        columns.append(
+            pa.chunked_array([*left.chunks, *right.chunks])
+            if is_one_type
+            else column_of([*left.to_pylist(), *right.to_pylist()])
+        )
+    return pa.table(columns, names=first.column_names)

@@ -98,7 +98,10 @@ class Selection:
         ties = () if wanted.identity is not None else relation.keys
         self.ties = tuple(relation.column(name).name for name in ties) if wanted.time is not None else ()
         """Columns by which rows of one timestamp are told apart, besides the incrementing one."""
-        orders = repr([(name, relation.column(name).order) for name in self.ties])
+        keys = [relation.column(name) for name in self.ties]
+        orders = repr([(key.name, key.tells, key.is_numeric, key.order) for key in keys])
+        # An earlier release has said no order, and wrote what is no column as it is with too few digits, or otherwise.
+        self._orders: set[str | None] = set() if any(key.exact != "{}" for key in keys) else {None}
         self._ties_order = hashlib.sha256(orders.encode()).hexdigest()[:_ORDER_DIGITS]
         places = [(wanted.time, name) for name in wanted.time_columns[:1]]
         places += [(wanted.identity, wanted.identity_column), *((database.quoted(name), name) for name in self.ties)]
@@ -139,7 +142,7 @@ class Selection:
             tie = f"{self.wanted.identity} > {place.incrementing}"
         elif place.after is None:
             return f"{time} > {at}"
-        elif len(place.after) != len(self.ties) or place.order not in {None, self._ties_order}:
+        elif len(place.after) != len(self.ties) or place.order not in self._orders | {self._ties_order}:
             return f"{time} >= {at}"  # the key was altered: behind the last one are other rows than were left to read
         else:
             literals = [self._literal(text, name) for text, name in zip(place.after, self.ties, strict=True)]

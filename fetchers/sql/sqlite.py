@@ -24,13 +24,12 @@ from fetchers.sdk import Disconnected, Fatal
 from fetchers.sdk.reach import AllowedPaths, PathRefusedError
 from fetchers.sql.config import JdbcConfig
 from fetchers.sql.database import FIRST_ROWS, Blocking, NoTableError, Range, Relation, Table, next_rows, wrapped
-from fetchers.sql.kinds import BOOLEAN, BYTES, DATE, FLOAT64, INT64, STRING, ColumnPlan, Kind, exact, instant
+from fetchers.sql.kinds import BOOLEAN, BYTES, DATE, FLOAT64, INT64, STRING, ColumnPlan, Kind, column_of, exact, instant
 from fetchers.sql.settling import Holder
 from fetchers.toolkit.exclusive_calls import ExclusiveCalls
 
 T = TypeVar("T")
 LOCK_SECONDS_MAX = 1.0
-_ARROW: dict[type, pa.DataType] = {int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary()}
 _DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", re.IGNORECASE)
 _NUMBERS = (INT64, FLOAT64, BOOLEAN)  # no set: the form of other kinds has no hash
 _PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_SCHEMA)
@@ -230,7 +229,7 @@ class SqliteDatabase:
         names = [f"c{at}" for at in range(len(cursor.description))]
         count = min(FIRST_ROWS, rows_max)
         while rows := await self._call(partial(cursor.fetchmany, count)):
-            columns = [_column(values) for values in zip(*rows, strict=True)]
+            columns = [column_of(values) for values in zip(*rows, strict=True)]
             batch = pa.RecordBatch.from_arrays(columns, names=names)
             count = next_rows(batch, rows_max=rows_max)
             yield batch
@@ -253,15 +252,3 @@ class SqliteDatabase:
         """There is none."""
         del wanted
         return None
-
-
-def _column(values: Sequence[Any]) -> Any:
-    """Of values of one type as that type; of several as a union of them, so that each is read as if it were alone."""
-    types = list({type(value) for value in values if value is not None})
-    if len(types) <= 1:
-        return pa.array(values, _ARROW[types[0]] if types else pa.int64())
-    numbers = pa.array([0 if value is None else types.index(type(value)) for value in values], pa.int8())
-    parts = [[value if type(value) is found else None for value in values] for found in types]
-    return pa.UnionArray.from_sparse(
-        numbers, [pa.array(part, _ARROW[found]) for part, found in zip(parts, types, strict=True)]
-    )

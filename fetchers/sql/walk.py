@@ -13,7 +13,7 @@ from fetchers.sdk import Fatal, FetchContext, Offset, Page, Retriable, RowSchema
 from fetchers.sdk.rows import row_json
 from fetchers.sql.config import JdbcConfig
 from fetchers.sql.database import Database, MistypedError, Range, Relation, Table
-from fetchers.sql.kinds import ColumnPlan, to_rows
+from fetchers.sql.kinds import ColumnPlan, joined, to_rows
 from fetchers.sql.load import LOADING, Load, Part, load_of
 from fetchers.sql.places import Place, query_partition, stored_offset, stored_query_offset, table_partition, written
 from fetchers.sql.ranges import Selection, wanted_range, whole_number
@@ -308,7 +308,7 @@ def _cut(carried: pa.Table | None, batch: pa.RecordBatch, at: int) -> tuple[pa.R
     """Rows up to the last change of timestamp, and the rest, to which more rows of its timestamp may belong."""
     table = pa.Table.from_batches([batch])
     if carried is not None:
-        table = pa.concat_tables([carried, table])
+        table = joined(carried, table)
     times = table.column(at)
     first = pc.index(times, times[-1]).as_py()
     if table.num_rows - first > CARRIED_ROWS_MAX:

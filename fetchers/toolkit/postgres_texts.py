@@ -7,12 +7,14 @@ asked for as they are, and each text is looked at here. All other databases send
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pyarrow as pa
 
 from fetchers.toolkit.texts import decoded, told_bytes
 
+_ESCAPED = re.compile(r"(?:[^\\\x80-\U0010ffff]|\\\\|\\[23][0-7]{2})*")
 NO_ENCODING = "SQL_ASCII"
 AS_IT_IS = f"set client_encoding to {NO_ENCODING}"
 """Has the server send a session texts as the bytes that the database holds."""
@@ -57,5 +59,9 @@ def key_text(text: str) -> str:
 
 
 def key_literal(text: str) -> str:
-    """What ``key_text`` has written, as SQL; without a type, so that it takes the key's."""
-    return "E'" + text.replace("'", "''") + "'"
+    r"""What ``key_text`` has written, as SQL; without a type, so that it takes the key's.
+
+    Releases before 2026-11-28 have stored keys as they are. One that ``key_text`` cannot have written, such as ``\x61``
+    of a ``bytea``, is theirs, and read so: as an escape it would be another key, and rows would be passed over.
+    """
+    return "E'" + text.replace("'", "''") + "'" if _ESCAPED.fullmatch(text) else text_literal(text)

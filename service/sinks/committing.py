@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from dataclasses import dataclass, field
 from itertools import compress
@@ -99,7 +100,8 @@ class Commits:
 
     def request(self, after_seconds: float = 0.0) -> None:
         """Make what was put due by then, if it is not due before; `SinkContext.request_flush`."""
-        self._due_at = min(self._due_at, self.clock.monotonic() + after_seconds)
+        at = self.clock.monotonic() + after_seconds if after_seconds > 0 else -math.inf  # no clock: from any thread
+        self._due_at = min(self._due_at, at)
 
     @property
     def _news(self) -> dict[Partition, int]:

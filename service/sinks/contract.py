@@ -107,7 +107,7 @@ class SinkContext:
     door: InitVar[HttpDoor]
     request_flush: Callable[..., None] = lambda _after_seconds=0.0: None
     """Have what was put flushed and committed now, or so many seconds from now (``request_flush(2.5)``), where
-    ``flush_interval_seconds`` are not over before. For the event loop."""
+    ``flush_interval_seconds`` are not over before. With seconds for the event loop alone."""
     generation: Callable[[], int] = lambda: -1
     """Number of the group's last assignment: greater with each rebalance of the consumer group, -1 outside of it. A
     target that remembers the greatest it has seen can refuse a member that the group has given up (a zombie)."""

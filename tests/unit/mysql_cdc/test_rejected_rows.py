@@ -247,6 +247,16 @@ def test_behind_a_key_of_an_earlier_release_a_table_is_gone_on_from() -> None:
     assert turned.select(last) == turned.select() == texts_of.select()
 
 
+def test_the_place_of_a_key_of_fewer_columns_is_no_place_in_the_longer_key() -> None:
+    """The text that stands for its order is no value of the column that the key has got."""
+    columns = (Column("id", LONG, is_nullable=False), Column("w", VARCHAR, charset=45, told_charset="utf8mb4"))
+    texts_of = KeyTexts(tables(), TableMap("w", "t", columns, ("w",)))
+    last = texts_of.last(pa.RecordBatch.from_arrays([pa.array(["1"]), pa.array([b"b"])], names=["c0", "c1"]))
+    for key in (("id", "w"), ("w", "id")):
+        longer = KeyTexts(tables(), TableMap("w", "t", columns, key))
+        assert longer.select(last) == longer.select()
+
+
 def test_a_table_without_a_key_has_no_place_to_go_on_from() -> None:
     """It is read whole, or not at all."""
     texts_of = KeyTexts(tables(), TableMap("w", "t", COLUMNS[:1]))

@@ -172,3 +172,15 @@ async def test_what_becomes_of_a_value_does_not_hang_on_its_neighbours(tmp_path:
     assert list(all_of_them.values()) == [value for page in alone for value in page.values()]
     rejected = [rejection.index for rejection in all_of_them.rejections]
     assert rejected == [at for at, page in enumerate(alone) if page.rejections]
+
+
+async def test_rows_of_one_time_come_together_whatever_types_their_values_have(tmp_path: Path) -> None:
+    """Without a key a page has all rows of a time, also where it is put together of several reads."""
+    path = tmp_path / "x.db"
+    values = ("1", "'a'", "'b'", "null", "null", "2", "null", "null", "1.5", "'c'", "'d'", "x'00'")
+    rows = ", ".join(f"({value}, '2024-01-0{1 + at // 6}')" for at, value in enumerate(values))
+    _made(path, "create table t (n text, at date not null)", f"insert into t values {rows}").close()  # noqa: S608
+    pages = await _read(path, mode="timestamp", timestamp_column_name="at", batch_max_rows="2")
+    assert [len(page) for page in pages] == [6, 6]
+    found = [row["n"] for row in _rows(pages)]
+    assert found == ["1", "a", "b", None, None, "2", None, None, "1.5", "c", "d", "\0"]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ from fetchers.sdk.testing.context import FakeContext
 from fetchers.sql.config import JdbcConfig
 from fetchers.sql.database import Range, Relation, Table
 from fetchers.sql.kinds import INT64, STRING, ColumnPlan
+from fetchers.sql.places import Place
+from fetchers.sql.ranges import Selection
 from fetchers.sql.settling import Holder
 from fetchers.sql.walk import Walk
 
@@ -86,3 +89,37 @@ async def test_a_row_without_a_place_ends_the_task() -> None:
     )
     with pytest.raises(Fatal, match="t: a row has no place"):
         await _read(database, mode="timestamp", timestamp_column_name="at")
+
+
+class TextsDatabase(MigratedDatabase):
+    """One that writes a literal as it is."""
+
+    def literal_of(self, text: str, relation: Relation, column: str) -> str:
+        del relation, column
+        return text
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "goes_on"),
+    [
+        (replace(ID, tells="numbers"), replace(ID, tells="numbers"), True),
+        (replace(ID, tells="numbers"), replace(ID, kind=STRING, tells="neither"), False),  # in the order of texts
+        (replace(ID, order="a"), replace(ID, order="b"), False),
+        (None, ID, True),
+        (None, replace(ID, exact="({} + 0e0)"), False),  # an earlier release wrote a FLOAT with six digits
+    ],
+)
+def test_behind_a_key_of_another_order_all_rows_of_its_time_are_read(
+    before: ColumnPlan | None, now: ColumnPlan, *, goes_on: bool
+) -> None:
+    """Behind the same text are other rows then, and none may be left out; ``before``: None: of an earlier release."""
+
+    def selection(key: ColumnPlan) -> Selection:
+        relation = Relation("t", '"t"', (key, AT), TABLE, ("id",))
+        return Selection(cast("Any", TextsDatabase((), (), {})), Range(relation, None, '"at"', ("at",)))
+
+    place = Place(None, "7", ("5",)) if before is None else selection(before).place_of(["7", "5"])
+    sql = selection(now).sql(place, "9")
+    key = now.exact.format('"id"')
+    tie = f'"at" >= 7 and ("at" > 7 or ({key}) > (5))' if goes_on else '"at" >= 7'
+    assert f'where "at" < 9 and {tie} order by' in sql
