@@ -49,11 +49,16 @@ _SEGMENT_REMOVED = "58P01"
 """``undefined_file``: of a stream, that a segment of the log is gone which the slot needs (``WalSndSegmentOpen`` in the
 server's ``walsender.c``). It does not come back, and the view of slots may call the slot whole."""
 
+_LEAVES_OUT = "55000"
+"""``object_not_in_prerequisite_state``: from version 18 on a warning, where it was an error, of a publication that was
+dropped, or made later than what is decoded: its changes are left out (``LoadPublications`` in ``pgoutput.c``)."""
+_OPTIONS = f"{SESSION} -c client_min_messages=warning"
+
 
 def replication_connection(config: PostgresCdcConfig) -> psycopg.Connection[Any]:
     """A session that speaks the replication protocol."""
     return psycopg.connect(
-        **config.session, options=SESSION, replication="database", autocommit=True, cursor_factory=psycopg.ClientCursor
+        **config.session, options=_OPTIONS, replication="database", autocommit=True, cursor_factory=psycopg.ClientCursor
     )
 
 
@@ -109,8 +114,11 @@ class Replication:
         """Up to where the server has sent all that it has, by its own words."""
         self._is_over = False
         self._lost: psycopg.OperationalError | None = None
+        self._left_out = ""
+        """What the server has said of changes that it does not send."""
         self._connection = connection = replication_connection(config)
         self._libpq = connection.pgconn
+        connection.add_notice_handler(self._heed)
         try:
             self.status_seconds = self._start(place, origin)
             self._descriptor = os.dup(self._libpq.socket)
@@ -180,9 +188,16 @@ class Replication:
             else:
                 self._has_read()
                 has_read = True
+        if self._left_out:  # somewhere between the messages that were taken: none of them is delivered
+            raise Fatal(f"{self._config.database_hostname}: {self._left_out}. {choices(self._config.slot_name)}")
         if self._is_over and not lengths and (not self._has_read() or not self._libpq.is_busy()):
             raise self._ended(self._libpq.get_result())
         return Messages(b"".join(runs), lengths)
+
+    def _heed(self, notice: psycopg.errors.Diagnostic) -> None:
+        """Called by psycopg, while messages are read."""
+        if notice.sqlstate == _LEAVES_OUT and self._config.publication_name in (notice.message_primary or ""):
+            self._left_out = f"{notice.message_primary} ({notice.sqlstate}): {notice.message_detail}"
 
     def _taken(self) -> list[memoryview]:
         """The messages that libpq has read as a whole, with no line of Python for each.

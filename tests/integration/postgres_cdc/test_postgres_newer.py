@@ -95,6 +95,18 @@ async def test_a_slot_that_nobody_read_for_too_long_is_told_so(newer: Followed) 
         await added(newer, 1000)
 
 
+async def test_changes_that_the_server_leaves_out_are_no_silence(newer: Followed) -> None:
+    """Of a publication that was dropped: version 18 only warns of it, and would be read past them for ever."""
+    await newer.read(stops=is_after_snapshot)
+    assert await added(newer, 1) == [("c", 1)]
+    newer.postgres.run("drop publication dbz_publication", "insert into t values (2)")
+    newer.postgres.run("create publication dbz_publication for table t, marker")
+    with pytest.raises(Fatal, match=r"dbz_publication.* \((42704|55000)\)"):
+        await added(newer, 3)
+    with pytest.raises(Fatal, match=r"dbz_publication.* \((42704|55000)\)"):
+        await added(newer, 4)
+
+
 async def test_an_older_server_has_no_such_slots(postgres: Postgres) -> None:
     """The key has no effect, as with Debezium, but for a warning."""
     if int(postgres.rows("select current_setting('server_version_num')")[0][0]) >= 170_000:
