@@ -109,7 +109,13 @@ async def test_server_and_reader_fail_between_prepare_and_commit(each_mysql: MyS
     assert ids(first) == key(8)
     assert len(str(first[-1].offset["prepared"]).split('"pos"')) == 4
     each_mysql.server.kill()
+    log = each_mysql.server.folder / "data" / str(first[-1].offset["file"])
+    size = log.stat().st_size
     each_mysql.server.start()
+    # What was read from the log has to be in it still, which is the server's part.
+    told = (each_mysql.server.folder / "console").read_text(errors="replace")[-4000:]
+    assert size >= int(str(first[-1].offset["pos"])), (first[-1].offset, size)
+    assert log.stat().st_size == size, (first[-1].offset, size, log.stat().st_size, told)
     await each_mysql.rows("xa commit 'b'", "xa rollback 'a'", "insert into t values (9, 'x')")
     rest = await read(source(each_mysql, **KEYS), context, until=has_row("t", 9))
     assert ids(rest) == key(2, 9)
