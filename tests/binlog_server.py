@@ -311,7 +311,8 @@ class BinlogServer:
         parts = [packed(len(names))]
         for name in names:
             column = texts(b"def", b"", b"", b"", name.encode(), b"")
-            charset = BINARY_CHARSET if name.startswith("CAST(") else 45
+            is_binary = name.startswith("CAST(") or f"USING binary) AS {name}," in question
+            charset = BINARY_CHARSET if is_binary else 45
             parts.append(column + b"\x0c" + struct.pack("<HIBHB2x", charset, 1024, 253, 0, 0))
         parts.append(b"\xfe\0\0\2\0")
         for row in rows:
@@ -340,7 +341,7 @@ def mariadb_answers(
     settings |= {"binlog_row_metadata": "FULL", "log_bin_compress": "OFF"}
     described = [
         {"d": "w", "t": table, "n": name, "k": kind, "full": kind, "z": null, "p": 10, "s": 0, "f": None, "l": 50}
-        | {"cs": charset, "ck": ""}
+        | {"cs": charset, "co": charset and "utf8mb4_general_ci"}
         for table in tables
         for name, kind, null, charset in (("id", "int", "NO", None), ("name", "varchar", "YES", "utf8mb4"))
     ]
@@ -354,6 +355,7 @@ def mariadb_answers(
         "SHOW STATUS LIKE 'binlog_snapshot": snapshot,
         "SHOW MASTER STATUS": [{"file": FILE, "position": log.position}],
         "SELECT c.table_schema": described,
+        "SHOW WARNINGS": [],
         "SELECT table_schema AS d, table_name AS t, column_name": [
             {"d": "w", "t": table, "n": "id"} for table in tables
         ],
