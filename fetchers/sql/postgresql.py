@@ -19,16 +19,7 @@ import pyarrow as pa
 from fetchers.sdk import Fatal, FetchError, Retriable
 from fetchers.sdk.reach import AllowedAddresses
 from fetchers.sql.config import JdbcConfig
-from fetchers.sql.database import (
-    BATCH_BYTES,
-    Blocking,
-    MistypedError,
-    NoTableError,
-    Range,
-    Relation,
-    Table,
-    wrapped,
-)
+from fetchers.sql.database import BATCH_BYTES, Blocking, MistypedError, NoTableError, Range, Relation, Table, wrapped
 from fetchers.sql.kinds import (
     BOOLEAN,
     BYTES,
@@ -61,6 +52,7 @@ SETTLING_MS = 1000
 """A transaction takes its time a moment before it can be seen; so much older are the timestamps that are read."""
 _PLAIN = {"int2": INT16, "int4": INT32, "int8": INT64, "float4": FLOAT32, "float8": FLOAT64, "bool": BOOLEAN}
 _PLAIN |= {"bpchar": STRING, "varchar": STRING, "text": STRING, "bytea": BYTES, "date": DATE}
+_NUMBERS = {"int2", "int4", "int8", "oid", "numeric", "float4", "float8"}
 _ANY_BYTES = Kind(STRING.form, STRING.arrow, judge=utf8)
 """Texts of a database without an encoding."""
 _STANDBY = (
@@ -79,6 +71,7 @@ _MISTYPED = ("22P02", "42883", "XX000")
 """A text that its type does not take, an operator that two types have not, a type that is not there any more."""
 _COLUMNS = """
 select a.attname::text as name, (a.attnotnull or t.typnotnull) as not_null, b.typname::text as type,
+  case a.attcollation when 0 then b.typname::text else a.attcollation::text end as sorted,
   case when t.typtype = 'd' then t.typtypmod else a.atttypmod end as modifier,
   (a.attidentity <> '' or coalesce(pg_get_expr(d.adbin, d.adrelid), '') like 'nextval(%') as is_numbered,
   coalesce(array_position(i.indkey::int2[], a.attnum), -1)::int as key_at, c.relkind in ('v', 'm') as is_view
@@ -186,7 +179,10 @@ class PostgresDatabase:
         return Relation(
             table.name,
             self._source(table),
-            tuple(self._column(row["name"], row["type"], row["modifier"], not_null=row["not_null"]) for row in rows),
+            tuple(
+                self._column(row["name"], row["type"], row["modifier"], not_null=row["not_null"], order=row["sorted"])
+                for row in rows
+            ),
             table,
             tuple(name for _, name in keyed),
             next((row["name"] for row in rows if row["is_numbered"]), None),
@@ -225,15 +221,16 @@ class PostgresDatabase:
             cursor.execute(sql)
             return cursor.fetch_arrow_table().schema
 
-    def _column(self, name: str, kind: str, modifier: int, *, not_null: bool) -> ColumnPlan:
+    def _column(self, name: str, kind: str, modifier: int, *, not_null: bool, order: str = "") -> ColumnPlan:
         expression, made = self._kind(self.quoted(name), kind, modifier)
         if made is STRING and self._takes_any_bytes:
             made = _ANY_BYTES
-        numeric = kind in {"int2", "int4", "int8", "oid", "numeric", "float4", "float8"}
+        numeric = kind in _NUMBERS
         is_whole = numeric and kind not in {"float4", "float8"} and (kind != "numeric" or _scale(modifier) <= 0)
         is_time = kind in {"timestamp", "timestamptz", "date"}
         tells: Any = "numbers" if is_whole else "times" if is_time else "neither"
-        return ColumnPlan(name, expression, made, not not_null, numeric, tells)
+        order = "" if numeric else order  # numbers of all types have the same
+        return ColumnPlan(name, expression, made, not not_null, numeric, tells, order=order)
 
     def _kind(self, column: str, kind: str, modifier: int) -> tuple[str, Kind]:
         config = self._config

@@ -129,3 +129,24 @@ async def test_a_type_that_changes_in_the_middle_of_a_look_is_looked_at_again(
     else:
         with pytest.raises(Fatal, match="its type is no whole number"):
             await read_until(properties, bool)
+
+
+async def test_rows_of_one_time_are_read_again_where_their_key_has_another_collation(postgres: Postgres) -> None:
+    """In their new order others are behind the last one that was read than were left."""
+    postgres.run(
+        "create table t (k text collate \"C\" primary key, at timestamptz not null default '2024-05-01 01:02:03Z')",
+        "insert into t values ('a'), ('B'), ('c'), ('D')",
+    )
+    properties = {
+        "connection.url": postgres.url,
+        "mode": "timestamp",
+        "timestamp.column.name": "at",
+        "table.whitelist": "t",
+        "batch.max.rows": "1",
+    }
+    context = RealContext()
+    first = await read_rows(properties, 2, context)
+    postgres.run('alter table t alter column k type text collate "und-x-icu"')
+    rest = await read_rows(properties, 4, context)
+    assert [row["k"] for row in first] == ["B", "D"]
+    assert [row["k"] for row in rest] == ["a", "B", "c", "D"]

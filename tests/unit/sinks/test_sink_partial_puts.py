@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from threading import Thread
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from fetchers.sdk import BackOff, Fatal, Retriable, SystemClock
 from metrics.events import RetryScheduled
 from service.kafka.errors import DeliveryRetriable
 from service.pipeline.memory import MemoryBudget
-from service.sinks.contract import Form, Offsets, PutLimits, SinkBatch, TargetFull, ValueType
+from service.sinks.contract import Form, Offsets, PutLimits, SinkBatch, SinkContext, TargetFull, ValueType
 from service.sinks.dead_letters import DeadLetterRules
 from tests.unit.sinks.fake_library import HERE, FakeGroup, polled
 from tests.unit.sinks.fakes import World, numbers, run_until, texts
@@ -245,17 +246,23 @@ async def test_a_rebalance_behind_a_failure_commits_nothing() -> None:
     assert world.group.committed is None
 
 
+def flush_requests(world: World) -> list[Callable[..., None]]:
+    """Holds the sink's ``request_flush`` from its start on."""
+    started = world.sink.start
+    asks: list[Callable[..., None]] = []
+
+    async def start(context: SinkContext) -> None:
+        asks.append(context.request_flush)
+        await started(context)
+
+    world.sink.start = start  # type: ignore[method-assign]
+    return asks
+
+
 async def test_a_sink_asks_for_its_flush() -> None:
     """What was put is committed at once, long before the interval is over."""
     world = World(FakeGroup(numbers(1)), flush_seconds=10_000)
-    started = world.sink.start
-    asks = []
-
-    async def start(context: object) -> None:
-        asks.append(context.request_flush)  # type: ignore[attr-defined]
-        await started(context)  # type: ignore[arg-type]
-
-    world.sink.start = start  # type: ignore[method-assign]
+    asks = flush_requests(world)
     task = world.task()
     async with asyncio.TaskGroup() as group:
         group.create_task(task.run())
@@ -274,19 +281,14 @@ async def test_a_sink_asks_for_its_flush() -> None:
 async def test_a_sink_asks_for_a_flush_at_a_moment() -> None:
     """It comes then, while nothing comes from Kafka, and not with the poll that ends next."""
     world = World(FakeGroup(numbers(1)), flush_seconds=10_000)
-    started, clock = world.sink.start, SystemClock()
+    asks, clock = flush_requests(world), SystemClock()
     flushed_at: list[float] = []
-    asks = []
-
-    async def start(context: object) -> None:
-        asks.append(context.request_flush)  # type: ignore[attr-defined]
-        await started(context)  # type: ignore[arg-type]
 
     def safe(offsets: Offsets) -> Offsets:
         flushed_at.append(clock.monotonic())
         return offsets
 
-    world.sink.start, world.sink.safe = start, safe  # type: ignore[method-assign]
+    world.sink.safe = safe
     task = world.task()
     async with asyncio.TaskGroup() as group:
         group.create_task(task.run())

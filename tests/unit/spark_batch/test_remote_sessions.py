@@ -193,13 +193,19 @@ async def test_a_session_for_which_nobody_waits_any_more_is_closed(
     assert [client_of(session).is_closed for session in begun] == [True]
 
 
+async def ready_keeper(server: SilentServer) -> SessionKeeper:
+    """With a session of the server."""
+    keeper = SessionKeeper(SparkSettings(remote=server.url), launch=lambda *_: connected(server), tell=lambda _: None)
+    await keeper.ready()
+    return keeper
+
+
 async def test_a_stop_waits_for_no_server(
     server: SilentServer, threads: LoopThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is asked to forget the session; whether it does is its own affair, and the thread that asks ends."""
     monkeypatch.setattr(session_keeper, "ANSWER_SECONDS_MAX", 0.05)
-    keeper = SessionKeeper(SparkSettings(remote=server.url), launch=lambda *_: connected(server), tell=lambda _: None)
-    await keeper.ready()
+    keeper = await ready_keeper(server)
     session = keeper.session
     await keeper.stop()
     await until(threads.have_ended)
@@ -213,8 +219,7 @@ async def test_a_stop_beside_a_restart_waits_for_one_limit_alone(
     """A lost session is being left, whose server does not answer: the worker ends all the same."""
     monkeypatch.setattr(session_keeper, "ANSWER_SECONDS_MAX", 3600.0)
     monkeypatch.setattr(session_keeper, "STOP_SECONDS_MAX", 0.05)
-    keeper = SessionKeeper(SparkSettings(remote=server.url), launch=lambda *_: connected(server), tell=lambda _: None)
-    await keeper.ready()
+    keeper = await ready_keeper(server)
     session = keeper.present()
     async with asyncio.TaskGroup() as group:
         sees = group.create_task(keeper.restart(0, "lost"))
@@ -233,8 +238,7 @@ async def test_a_session_is_closed_where_all_threads_wait_for_its_server(
 ) -> None:
     """Conversions that fail beside each other ask whether it is still there, each in one of the loop's few threads."""
     monkeypatch.setattr(session_keeper, "ANSWER_SECONDS_MAX", 0.05)
-    keeper = SessionKeeper(SparkSettings(remote=server.url), launch=lambda *_: connected(server), tell=lambda _: None)
-    await keeper.ready()
+    keeper = await ready_keeper(server)
     session = keeper.present()
     for _ in range(2):
         threads.submit(is_session_answering, session)
@@ -247,8 +251,7 @@ async def test_a_session_is_closed_where_who_has_seen_it_lost_is_cancelled(
     server: SilentServer, threads: LoopThreads
 ) -> None:
     """A task is stopped whose conversion has begun to start Spark anew, while the server has not said a last word."""
-    keeper = SessionKeeper(SparkSettings(remote=server.url), launch=lambda *_: connected(server), tell=lambda _: None)
-    await keeper.ready()
+    keeper = await ready_keeper(server)
     session = keeper.present()
     async with asyncio.TaskGroup() as group:
         sees = group.create_task(keeper.restart(0, "lost"))
@@ -264,8 +267,7 @@ async def test_a_server_is_asked_to_forget_a_session_that_is_lost(
 ) -> None:
     """It ends what it does for it, and would else keep it for an hour."""
     monkeypatch.setattr(session_keeper, "ANSWER_SECONDS_MAX", 0.05)
-    keeper = SessionKeeper(SparkSettings(remote=server.url), launch=lambda *_: connected(server), tell=lambda _: None)
-    await keeper.ready()
+    keeper = await ready_keeper(server)
     await keeper.restart(0, "too slow")
     await until(lambda: server.methods == ["ReleaseSession"])
     await keeper.stop()
