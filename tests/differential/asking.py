@@ -128,12 +128,14 @@ class Asking:
         return {name: value for name, value in body.items() if name.startswith(self.name)}
 
     def _masked(self, value: Any) -> Any:
+        """Connect asks the running instance for its version; one that a restart has stopped has none to tell."""
         match value:
             case dict():
+                dropped = _DROPPED | {"version"} if value.get("state") == "RESTARTING" else _DROPPED
                 return {
                     self._put_back(key): "…" if key in _MASKED and inner is not None else self._masked(inner)
                     for key, inner in value.items()
-                    if key not in _DROPPED
+                    if key not in dropped
                 }
             case list():
                 return [self._masked(inner) for inner in value]
