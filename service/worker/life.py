@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fetchers.sdk import Clock
+from service.background import Background
 from service.domain.cluster import Properties
 from service.domain.ids import ConnectorId, InstanceId
 from service.domain.states import State, TargetState, transition
@@ -32,7 +33,7 @@ START_SECONDS_MAX = 2.0
 """Time a start that is no longer wanted has to end by itself: cut off while it connects, it would leave sockets."""
 
 VERSION_SECONDS_MAX = 2.0
-"""Time that the import of a class has before what rests is told without its version."""
+"""Time that the import of a class has before what rests is told without its version, which is told when it comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +136,13 @@ class InstanceLife:
             if rest is None:
                 await self._run_incarnation(begun)
                 continue
-            has_news = rest is not State.UNASSIGNED and await self._learn_version(begun)
-            if self.wish == begun:
-                self._enter(rest, is_told_again=has_news)
-                await self._rest(begun)
+            async with Background() as beside:
+                if rest is not State.UNASSIGNED:
+                    beside.start(self._learn_version(begun, rest), name=f"version of {self.instance}")
+                    await beside.wait(seconds_max=VERSION_SECONDS_MAX)
+                if self.wish == begun:
+                    self._enter(rest)
+                    await self._rest(begun)
         self._enter(State.UNASSIGNED)
 
     async def _run_incarnation(self, begun: Wish) -> None:
@@ -161,15 +165,15 @@ class InstanceLife:
         if self.state is State.PAUSED and self.wish.restarts != begun.restarts:
             self._enter(State.RESTARTING)
 
-    async def _learn_version(self, begun: Wish) -> bool:
-        """Whether another version is known now: Connect tells that of what is PAUSED or STOPPED and never ran, too."""
+    async def _learn_version(self, begun: Wish, rest: State) -> None:
+        """Connect tells that of what is PAUSED or STOPPED and never ran, too. Told again where the state is told."""
         known = self.listener.version
         try:
-            async with asyncio.timeout(VERSION_SECONDS_MAX):
-                self.listener.version = await self.version_of(begun.desired.config if begun.desired else {})
+            self.listener.version = await self.version_of(begun.desired.config if begun.desired else {})
         except Exception:  # noqa: BLE001 - a class that cannot be loaded now: what is wrong is told when it is to run
-            return False
-        return self.listener.version != known
+            return
+        if self.listener.version != known and self.state is rest and self.wish == begun:
+            self._enter(rest, is_told_again=True)
 
     async def _wait_while(self, holds: Callable[[], bool]) -> None:
         while holds():

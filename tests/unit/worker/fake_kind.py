@@ -148,7 +148,8 @@ class Scene:
     parts_more: int = 0
     """Parts of the work that have appeared beside those that the config names."""
     hanging: set[Hashable] = field(default_factory=set)
-    """Subjects whose calls do not return."""
+    """Subjects whose calls do not return in ``hang_seconds``."""
+    hang_seconds: float = HANG
     events: list[Event] = field(default_factory=list)
     states: dict[InstanceId, list[State]] = field(default_factory=dict)
     traces: dict[InstanceId, str] = field(default_factory=dict)
@@ -182,7 +183,7 @@ class Scene:
     async def run(self, call: Callable[[], T], *, subject: Hashable, seconds_max: float | None = None) -> T:
         """The call, unless its subject hangs."""
         del seconds_max
-        await asyncio.sleep(HANG if subject in self.hanging else 0)
+        await asyncio.sleep(self.hang_seconds if subject in self.hanging else 0)
         return call()
 
     def close(self) -> None:

@@ -116,6 +116,18 @@ async def test_a_class_that_hangs_in_its_import_rests_all_the_same_and_keeps_not
         assert (scene.state(C), scene.versions[C]) == (R, "7.1")
 
 
+@pytest.mark.parametrize("target", [PAUSED, STOPPED])
+async def test_a_version_that_comes_late_is_told_when_it_comes(target: TargetState) -> None:
+    """A process that stands still for some seconds while it imports a class tells the version all the same."""
+    scene = Scene(hanging={("version", C)}, hang_seconds=VERSION_SECONDS_MAX + 5)
+    async with scene.instances() as instances:
+        instances.apply("c", {C: connector(target)})
+        await asyncio.sleep(VERSION_SECONDS_MAX + 1)
+        assert (scene.states[C], scene.versions[C]) == ([State(target.value)], None)
+        await asyncio.sleep(5)
+        assert (scene.states[C], scene.versions[C]) == ([State(target.value)] * 2, "7.1")
+
+
 async def test_another_class_under_what_rests_has_another_version() -> None:
     """The state is told once more, because of what is told with it."""
     scene = Scene()
