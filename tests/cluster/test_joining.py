@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.processes import CALM_SESSION_MS, Field
+from tests.cluster.processes import CALM_SESSION_MS, Field, wait_for
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(600)]
@@ -30,7 +30,13 @@ async def test_a_worker_that_joins_takes_its_share_while_connectors_come_and_go(
         assert {after[name] for name in moved} == {third.worker_id}
         assert len(moved) == 2
         await field.wait_growth()
-        assert await third.done("GET", "/connectors") == sorted(load.name for load in field.loads)
+        left = sorted(load.name for load in field.loads)
+
+        async def knows() -> bool:
+            # What another worker has written is here once it was read from the config topic.
+            return bool(await third.done("GET", "/connectors") == left)
+
+        await wait_for(knows, f"{left} on {third.url}")
         await field.demand_all_once()
 
 

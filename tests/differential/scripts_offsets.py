@@ -11,6 +11,8 @@ _PATH = "/connectors/{c}/offsets"
 _SINK_PATH = "/connectors/{c}-sink/offsets"
 # Connect lists partitions before it has read its own change: once it may show a forgotten one, its offset null.
 _FORGOTTEN = Wait(_PATH, lambda _, body: all(each["offset"] for each in body["offsets"]))
+# And it resets those that it has read of: one that was just written would be left.
+_BOTH_READ = Wait(_PATH, lambda _, body: {8, 9} <= {(each["offset"] or {}).get("position") for each in body["offsets"]})
 
 
 def alter(name: str, *entries: object) -> Ask:
@@ -91,6 +93,7 @@ SOURCES = Script(
             {"partition": {"filename": "{f}"}, "offset": {"position": 8}},
             {"partition": {"filename": "{f}2"}, "offset": {"position": 9}},
         ),
+        _BOTH_READ,
         Ask("reset of all", "DELETE", _PATH),
         _FORGOTTEN,
         Ask("offsets after the reset", "GET", _PATH),

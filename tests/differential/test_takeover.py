@@ -158,10 +158,14 @@ async def _wait_spark(worker: WorkerProcess) -> None:
     raise AssertionError(worker.log.read_text(encoding="utf-8")[-1000:])
 
 
-async def position(worker: RestClient, connector: str) -> int:
-    """Where a file source stands."""
-    (entry,) = (await worker.done("GET", f"/connectors/{connector}/offsets"))["offsets"]
-    return int(entry["offset"]["position"])
+async def wait_position(worker: RestClient, connector: str, expected: int) -> None:
+    """Until a file source stands there: Connect may list partitions before it has read what it has just written."""
+
+    async def is_there() -> bool:
+        found = (await worker.done("GET", f"/connectors/{connector}/offsets"))["offsets"]
+        return [entry["offset"]["position"] for entry in found] == [expected]
+
+    await wait_for(is_there, f"{connector} at {expected}")
 
 
 async def test_a_group_goes_from_connect_to_headrace_and_back(
@@ -179,7 +183,7 @@ async def test_a_group_goes_from_connect_to_headrace_and_back(
         await group.wait_records("runs", ["one", "two", "three"])
         await group.wait_copied(["one", "two", "three"])
         assert await headrace.done("GET", "/connectors/runs/config") == group.source("runs")
-        assert await position(headrace, "stands") == len("one\n")
+        await wait_position(headrace, "stands", len("one\n"))
         await headrace.done("PUT", "/connectors/rests/resume", {})
         await group.wait_records("rests", ["one", "two", "three"])
         await headrace.done("PUT", "/connectors/runs/pause", {})
@@ -215,7 +219,7 @@ async def _begin(group: Group, connect: RestClient) -> None:
     await wait_states(connect, {"again": RUNNING, "stands": STOPPED, NEVER: STOPPED})
     back = {"partition": {"filename": str(group.file("stands"))}, "offset": {"position": len("one\n")}}
     await connect.done("PATCH", "/connectors/stands/offsets", {"offsets": [back]})
-    assert await position(connect, "runs") == len("one\ntwo\n")
+    await wait_position(connect, "runs", len("one\ntwo\n"))
 
 
 async def _demand_as_connect_left(group: Group) -> None:
