@@ -280,6 +280,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             while config.snapshot_mode != "initial_only" or reading.is_waiting:
                 if stream is None:
                     stream = await self._opened(log)
+                    moved = clock.monotonic()  # the slot may have been waited for: a log that is not read is not quiet
                     self._origin = stream.origin
                     self._doubts.end()
                     telling.enter_context(stream.telling(lambda: self._confirmed))

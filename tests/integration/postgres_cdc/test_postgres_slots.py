@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from itertools import count
 
 import pytest
 
+from fetchers.postgres_cdc.fetcher import QUIET_SECONDS
+from fetchers.postgres_cdc.log import Batch, Log
 from fetchers.sdk import Fatal, Page, Retriable
 from fetchers.sdk.context import partition_key
+from fetchers.sdk.testing import FakeContext
 from tests.integration.postgres_cdc import test_postgres_log
 from tests.integration.postgres_cdc.test_postgres_log import (
     SECONDS_MAX,
     SERVER,
+    TABLES,
     Followed,
     is_after_snapshot,
     records,
@@ -56,6 +61,36 @@ async def test_a_task_that_does_not_know_of_its_end_is_waited_for_and_gone_on_fr
             await asyncio.wait([going_on])
         postgres.run("insert into t values (2)")
         assert [(value["op"], key["id"]) for key, value in records(await following)] == [("c", 2)]
+
+
+async def test_a_slot_that_is_waited_for_is_no_quiet_log(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long its last reader takes to let go: a round is over when the log was read, or has been silent."""
+    drain, looks = Log.drain, count()
+
+    def drained(log: Log, confirmed: int) -> Batch | None:
+        """Nothing has come when it is first looked at."""
+        return drain(log, confirmed) if next(looks) else None
+
+    followed.postgres.run("create table t (id int primary key)")
+    await followed.read(stops=is_after_snapshot)
+    context = FakeContext(partition=SERVER)  # in virtual time, by which it waits for long
+    for partition in (SERVER, TABLES):
+        context.commit(Page([], followed.context().offset_of(partition), partition=partition))
+
+    async def first_rows() -> Page:
+        async with aclosing(followed.connector().fetch(context)) as pages:
+            return await rows_of(pages)
+
+    async with asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
+        async with aclosing(followed.connector().fetch(followed.context())) as pages:
+            followed.postgres.run("insert into t values (1)")
+            await rows_of(pages)
+            monkeypatch.setattr(Log, "drain", drained)
+            following = group.create_task(first_rows())
+            while sum(seconds for _, seconds in context.retries) < 2 * QUIET_SECONDS:
+                await asyncio.sleep(0.05)
+        assert [key["id"] for key, _ in records(await following)] == [1]
+    assert context.rounds == 0
 
 
 async def until_confirmed(followed: Followed, position: int) -> None:
