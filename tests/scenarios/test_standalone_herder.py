@@ -12,6 +12,7 @@ import pytest
 from service.app import open_worker
 from service.job import ConfigRefusedError, make_job
 from spark_batch.plan import ConversionPlan, PlanFinding
+from tests.rest_client import LOOK_SECONDS
 from tests.scenarios.cluster_workers import Cluster, InstantConversion
 from tests.stack import KafkaStack
 
@@ -51,12 +52,17 @@ async def test_a_connector_through_its_life(cluster: Cluster) -> None:
         with first.open("a") as file:
             file.write("d\n")
         await cluster.wait_lines(first, ["a", "b", "c", "d"])
+        # A commit is read by others before its task has heard of it, and told of the topic: a paused one has.
+        await worker.done("PUT", "/connectors/c/pause")
+        await worker.wait_states("c", {"": "PAUSED", "0": "PAUSED"})
         assert (await worker.ask("PUT", "/connectors/c/topics/reset"))[0] == 202
         assert await worker.done("GET", "/connectors/c/topics") == {"c": {"topics": []}}
+        await worker.done("PUT", "/connectors/c/resume")
         with first.open("a") as file:
             file.write("e\n")
         await cluster.wait_lines(first, ["a", "b", "c", "d", "e"])
-        assert await worker.done("GET", "/connectors/c/topics") == {"c": {"topics": [f"{cluster.name}-lines"]}}
+        while await worker.done("GET", "/connectors/c/topics") != {"c": {"topics": [f"{cluster.name}-lines"]}}:
+            await asyncio.sleep(LOOK_SECONDS)
         second = cluster.file(["x"], name="other.txt")
         assert (await worker.ask("PUT", "/connectors/c/config", cluster.source(second)))[0] == 200
         await cluster.wait_lines(second, ["x"])

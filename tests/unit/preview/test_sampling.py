@@ -237,7 +237,7 @@ async def test_a_cancelled_sample_leaves_no_thread(is_calling: bool) -> None:  #
         sampling.cancel()
     is_let_go.set()
     (thread,) = threads
-    await asyncio.to_thread(thread.join, 10)
+    await asyncio.to_thread(thread.join)
     assert not thread.is_alive()
 
 
