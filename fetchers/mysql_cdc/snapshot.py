@@ -14,7 +14,6 @@ import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
@@ -53,6 +52,7 @@ from fetchers.mysql_cdc.tables import Tables
 from fetchers.sdk import Fatal, Page, Retriable
 from fetchers.toolkit.mysql import LOCK_TIMED_OUT, MySqlConnection, charsets_of
 from fetchers.toolkit.mysql_texts import TOLD_AS_THEY_ARE, key_literal, key_of_bytes, key_text, text_literal
+from fetchers.toolkit.table_reading import order_text, texts_behind
 
 SYSTEM_DATABASES = ("mysql", "information_schema", "performance_schema", "sys")
 UTF8MB4 = 45
@@ -76,9 +76,6 @@ reads a range of an index for it."""
 _ORDERS = dict.fromkeys((TINY, SHORT, INT24, LONG, LONGLONG, DECIMAL, FLOAT, DOUBLE, YEAR, BIT), LONGLONG)
 _ORDERS |= dict.fromkeys((VARCHAR, STRING, BLOB), VARCHAR)
 """Types with one order of their values."""
-_ORDER_DIGITS = 16
-_ORDER = "order:"
-"""How the text begins that stands for a key's order: with its digits behind it, it is told from a key's own texts."""
 _CHOICE = re.compile(rb"x'(?P<digits>[0-9a-f]*)'|'(?P<text>(?:[^']|'')*)'")
 """A value of ENUM and SET; MySQL writes those as digits that are no text."""
 
@@ -271,8 +268,7 @@ class KeyTexts:
         self._columns = [kind.expression.format(_quoted(kind.column.name)) for kind in kinds]
         at = {kind.column.name: place for place, kind in enumerate(kinds)}
         self._keys = [kinds[at[name]].column for name in table.key]
-        digest = sha256(repr([_order(column) for column in self._keys]).encode()).hexdigest()
-        self._order = f"{_ORDER}{digest[:_ORDER_DIGITS]}"
+        self._order = order_text([_order(column) for column in self._keys])
         self._places = []
         """Of each column of the key, which column of a batch has its text."""
         for column in self._keys:
@@ -291,10 +287,7 @@ class KeyTexts:
         It is of all rows too where the key was altered since then. Raises ``ValueError`` for a text that is none. The
         condition is one that both servers read a range of the index for, as they do not for tuples.
         """
-        if after and after[-1].startswith(_ORDER) and len(after[-1]) == len(self._order):
-            # Never a key's own text, however many columns it has now.
-            after = after[:-1] if after[-1] == self._order else ()
-        after = after if len(after) == len(self._keys) else ()
+        after = texts_behind(after, self._order, columns=len(self._keys))
         order = ", ".join(_quoted(column.name) for column in self._keys)
         where = f" WHERE {self._behind(after)}" if after else ""
         limit = f" LIMIT {rows_max}" if rows_max else ""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,8 +26,35 @@ from metrics.events import LateCommitsAwaited, TableSnapshotMoved
 
 TOLD_SECONDS = 60.0
 """After so long a table that waits for other transactions is told of."""
+_ORDER = "order:"
+"""How the text begins that stands for a key's order: with its digits behind it, it is told from a key's own texts."""
+_ORDER_DIGITS = 16
 Position = tuple[int, ...]
 """A place between two transactions of a log; later ones are greater."""
+
+
+def order_digest(key: Sequence[object]) -> str:
+    """Digits that stand for the order of a key: what decides it, column by column, as values whose ``repr`` tells all.
+
+    ``ALTER TABLE`` may give a key another order, in which other rows are behind a place than were left to read.
+    """
+    return sha256(repr(key).encode()).hexdigest()[:_ORDER_DIGITS]
+
+
+def order_text(key: Sequence[object]) -> str:
+    """``order_digest`` as it stands in a place, behind the texts of the key."""
+    return f"{_ORDER}{order_digest(key)}"
+
+
+def texts_behind(place: Sequence[str], order: str, *, columns: int) -> Sequence[str]:
+    """The texts of a place's key; none where that is of another key, or of another order of it.
+
+    ``order``, ``columns``: of the key as it is now. An earlier release has said no order: such a place is gone on from.
+    """
+    if place and place[-1].startswith(_ORDER) and len(place[-1]) == len(order):
+        # Never a key's own text, however many columns it has now.
+        place = place[:-1] if place[-1] == order else ()
+    return place if len(place) == columns else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +66,8 @@ class Progress:
     waiting: tuple[str, ...] = ()
     """Tables to be read in this order; those that are in ``done`` too were asked for."""
     keys: tuple[str, ...] = ()
-    """Texts of the key of the last row that was read of the first of them; empty: none was read yet."""
+    """Texts of the key of the last row that was read of the first of them, and ``order_text`` of the key; empty: none
+    was read yet."""
     request: str = ""
     """The last ``snapshot.request.id`` that was heard."""
 
@@ -99,7 +128,7 @@ class Stretch:
     page: Page
     """Operations ``r``; the offset is of no account."""
     last: tuple[str, ...] | None
-    """Texts of the last row's key; None: the table ends here."""
+    """Texts of the last row's key, and ``order_text``; None: the table ends here."""
     high: Position
     """Where the log has told all that the rows show."""
     waits_for: str = ""
