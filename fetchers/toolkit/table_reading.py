@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 
 from fetchers.sdk import FetchContext, Offset, Page, Partition
 from fetchers.toolkit.name_lists import NameFilter
@@ -26,6 +27,7 @@ from metrics.events import LateCommitsAwaited, TableSnapshotMoved
 
 TOLD_SECONDS = 60.0
 """After so long a table that waits for other transactions is told of."""
+pc: Any = pyarrow.compute  # the stubs know fewer arguments than Arrow takes
 _ORDER = "order:"
 """How the text begins that stands for a key's order: with its digits behind it, it is told from a key's own texts."""
 _ORDER_DIGITS = 16
@@ -325,7 +327,9 @@ def is_among(keys: Any, others: Any) -> np.ndarray:
 
 
 def _plain(column: Any) -> Any:
-    """A column that Arrow can join by: nested values as texts."""
+    """A column that Arrow can join by: nested values as texts, floats that are equal as the same bits."""
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), float("nan"), pc.add(column, 0.0)).cast(column.type)
     return pa.array(map(repr, column.to_pylist()), pa.string()) if pa.types.is_nested(column.type) else column
 
 
