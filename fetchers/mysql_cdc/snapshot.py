@@ -49,10 +49,10 @@ from fetchers.mysql_cdc.table_map import (
     TableMap,
 )
 from fetchers.mysql_cdc.tables import Tables
-from fetchers.sdk import Fatal, Page, Retriable
+from fetchers.sdk import Fatal, Page
 from fetchers.toolkit.mysql import LOCK_TIMED_OUT, MySqlConnection, charsets_of
 from fetchers.toolkit.mysql_texts import TOLD_AS_THEY_ARE, key_literal, key_of_bytes, key_text, text_literal
-from fetchers.toolkit.table_reading import order_text, texts_behind
+from fetchers.toolkit.table_reading import UnseenTableError, order_text, texts_behind
 
 SYSTEM_DATABASES = ("mysql", "information_schema", "performance_schema", "sys")
 UTF8MB4 = 45
@@ -142,13 +142,15 @@ async def tables_of(
 ) -> list[TableMap]:
     """All that are wanted, by name, with their columns as they are now; ``only``: a database and a table of it.
 
-    Raises ``Retriable`` where MariaDB leaves out a table that is being altered, with a warning and no other word.
+    Raises ``UnseenTableError`` where MariaDB leaves out one that is being altered, with a warning and no other word.
     """
     of = (
         f" AND {{0}}.table_schema = {text_literal(only[0])} AND {{0}}.table_name = {text_literal(only[1])}"
         if only
         else ""
     )
+    if connection.is_mariadb:  # else it keeps 64 warnings, and may give one for each view that is broken
+        await connection.rows("SET SESSION max_error_count = 65535")
     rows = await connection.rows(
         "SELECT c.table_schema AS d, c.table_name AS t, c.column_name AS n, c.data_type AS k, "  # noqa: S608 - literals
         "CONVERT(c.column_type USING binary) AS full, "  # MariaDB sends half of a surrogate pair as it is
@@ -162,7 +164,7 @@ async def tables_of(
     if connection.is_mariadb:
         warnings = await connection.rows("SHOW WARNINGS")
         if any(int(row["code"]) == LOCK_TIMED_OUT for row in warnings):
-            raise Retriable(f"{connection.host}: a table is being altered, and could not be looked at in time")
+            raise UnseenTableError(f"{connection.host}: a table is being altered, and could not be looked at in time")
     keys: dict[str, list[str]] = {}
     for row in await connection.rows(
         "SELECT table_schema AS d, table_name AS t, column_name AS n FROM information_schema.statistics "  # noqa: S608 - literals

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from fetchers.sdk import FetchContext, Offset, Page, Partition
+from fetchers.sdk import FetchContext, Offset, Page, Partition, Retriable
 from fetchers.toolkit.name_lists import NameFilter
 from metrics.events import LateCommitsAwaited, TableSnapshotMoved
 
@@ -138,6 +138,10 @@ class Stretch:
     again. Empty: there are none, and this is the low watermark."""
 
 
+class UnseenTableError(Retriable):
+    """Which tables there are cannot be known while one of them is being altered."""
+
+
 class ReadingKeys(Protocol):
     """What a config says of it."""
 
@@ -161,7 +165,10 @@ class StretchReader(Protocol):
     """One server's tables. What it raises ends the fetch."""
 
     async def tables(self) -> Mapping[str, bool]:
-        """All that the lists mean, and whether each has a key by which it can be read in stretches."""
+        """All that the lists mean, and whether each has a key by which it can be read in stretches.
+
+        Raises `UnseenTableError`, which does not end the fetch.
+        """
         ...
 
     async def stretch(self, table: str, after: Sequence[str]) -> Stretch | None:
@@ -179,6 +186,8 @@ class TableReading:
         self._context = context
         self._partition = partition
         self._looked: float | None = None
+        self._saw_all = True
+        """Whether the last look told which tables there are."""
         self._table = ""
         self._held: Stretch | None = None
         self._is_shown = np.zeros(0, bool)
@@ -222,10 +231,15 @@ class TableReading:
         """
         now, request = self._context.clock.monotonic(), keys.snapshot_request_id
         is_due = self._looked is None or now - self._looked >= keys.table_poll_interval_ms / 1000
-        if not is_due and request == self.progress.request:
+        if not is_due and (request == self.progress.request or not self._saw_all):
             return
         self._looked = now
-        found = await self._reader.tables()
+        self._saw_all = False
+        try:
+            found = await self._reader.tables()
+        except UnseenTableError:
+            return
+        self._saw_all = True
         before = self.progress
         # What is not there any more was dropped, or left out of lists or publication: the log has not told all of it.
         made = before if before.done <= found.keys() else replace(before, done=before.done & found.keys())

@@ -6,8 +6,9 @@ import json
 import sqlite3
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 from fetchers.sdk import Disconnected, Page
@@ -241,5 +242,6 @@ async def test_keys_of_every_kind_are_gone_on_from(tmp_path: Path, values: list[
     context, found = FakeContext(), list[int]()
     for _ in range(len(values) + 2):
         for page in await _read(tmp_path / "x.db", context, pages_max=1, **BY_TIME):
-            found += page.payload_column.field("n").to_pylist()  # also of rows that are rejected
+            made = cast("pa.StructArray", page.payload_column)
+            found += made.field("n").to_pylist()  # also of rows that are rejected
     assert sorted(found) == list(range(len(values)))
