@@ -14,7 +14,6 @@ import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
@@ -50,9 +49,10 @@ from fetchers.mysql_cdc.table_map import (
     TableMap,
 )
 from fetchers.mysql_cdc.tables import Tables
-from fetchers.sdk import Fatal, Page, Retriable
+from fetchers.sdk import Fatal, Page
 from fetchers.toolkit.mysql import LOCK_TIMED_OUT, MySqlConnection, charsets_of
 from fetchers.toolkit.mysql_texts import TOLD_AS_THEY_ARE, key_literal, key_of_bytes, key_text, text_literal
+from fetchers.toolkit.table_reading import UnseenTableError, order_text, texts_behind
 
 SYSTEM_DATABASES = ("mysql", "information_schema", "performance_schema", "sys")
 UTF8MB4 = 45
@@ -76,9 +76,6 @@ reads a range of an index for it."""
 _ORDERS = dict.fromkeys((TINY, SHORT, INT24, LONG, LONGLONG, DECIMAL, FLOAT, DOUBLE, YEAR, BIT), LONGLONG)
 _ORDERS |= dict.fromkeys((VARCHAR, STRING, BLOB), VARCHAR)
 """Types with one order of their values."""
-_ORDER_DIGITS = 16
-_ORDER = "order:"
-"""How the text begins that stands for a key's order: with its digits behind it, it is told from a key's own texts."""
 _CHOICE = re.compile(rb"x'(?P<digits>[0-9a-f]*)'|'(?P<text>(?:[^']|'')*)'")
 """A value of ENUM and SET; MySQL writes those as digits that are no text."""
 
@@ -145,13 +142,15 @@ async def tables_of(
 ) -> list[TableMap]:
     """All that are wanted, by name, with their columns as they are now; ``only``: a database and a table of it.
 
-    Raises ``Retriable`` where MariaDB leaves out a table that is being altered, with a warning and no other word.
+    Raises ``UnseenTableError`` where MariaDB leaves out one that is being altered, with a warning and no other word.
     """
     of = (
         f" AND {{0}}.table_schema = {text_literal(only[0])} AND {{0}}.table_name = {text_literal(only[1])}"
         if only
         else ""
     )
+    if connection.is_mariadb:  # else it keeps 64 warnings, and may give one for each view that is broken
+        await connection.rows("SET SESSION max_error_count = 65535")
     rows = await connection.rows(
         "SELECT c.table_schema AS d, c.table_name AS t, c.column_name AS n, c.data_type AS k, "  # noqa: S608 - literals
         "CONVERT(c.column_type USING binary) AS full, "  # MariaDB sends half of a surrogate pair as it is
@@ -165,7 +164,7 @@ async def tables_of(
     if connection.is_mariadb:
         warnings = await connection.rows("SHOW WARNINGS")
         if any(int(row["code"]) == LOCK_TIMED_OUT for row in warnings):
-            raise Retriable(f"{connection.host}: a table is being altered, and could not be looked at in time")
+            raise UnseenTableError(f"{connection.host}: a table is being altered, and could not be looked at in time")
     keys: dict[str, list[str]] = {}
     for row in await connection.rows(
         "SELECT table_schema AS d, table_name AS t, column_name AS n FROM information_schema.statistics "  # noqa: S608 - literals
@@ -271,8 +270,7 @@ class KeyTexts:
         self._columns = [kind.expression.format(_quoted(kind.column.name)) for kind in kinds]
         at = {kind.column.name: place for place, kind in enumerate(kinds)}
         self._keys = [kinds[at[name]].column for name in table.key]
-        digest = sha256(repr([_order(column) for column in self._keys]).encode()).hexdigest()
-        self._order = f"{_ORDER}{digest[:_ORDER_DIGITS]}"
+        self._order = order_text([_order(column) for column in self._keys])
         self._places = []
         """Of each column of the key, which column of a batch has its text."""
         for column in self._keys:
@@ -291,10 +289,7 @@ class KeyTexts:
         It is of all rows too where the key was altered since then. Raises ``ValueError`` for a text that is none. The
         condition is one that both servers read a range of the index for, as they do not for tuples.
         """
-        if after and after[-1].startswith(_ORDER) and len(after[-1]) == len(self._order):
-            # Never a key's own text, however many columns it has now.
-            after = after[:-1] if after[-1] == self._order else ()
-        after = after if len(after) == len(self._keys) else ()
+        after = texts_behind(after, self._order, columns=len(self._keys))
         order = ", ".join(_quoted(column.name) for column in self._keys)
         where = f" WHERE {self._behind(after)}" if after else ""
         limit = f" LIMIT {rows_max}" if rows_max else ""

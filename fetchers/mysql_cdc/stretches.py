@@ -64,6 +64,8 @@ class MySqlStretches:
         self._tries, self._again_at, self._waits_for = 0, 0.0, ""
         self._connection: MySqlConnection | None = None
         self._names: dict[str, tuple[str, str]] = {}
+        self._is_known = False
+        """Whether the names are of all tables, as they were once."""
         self._known: dict[int, tuple[TableMap, TableMap]] = {}
         """Tables as the log has described them, and with their types; by the identity of the former, because after a
         DDL the log may describe another table in the same words."""
@@ -82,8 +84,9 @@ class MySqlStretches:
         """All that are meant, and whether each has a key. Over a new connection: the last one may be old."""
         self.close()
         self._connection = await self._opened()
-        found = await tables_of(self._connection, self._takes)
         await self._connection.rows(_LOCK)
+        found = await tables_of(self._connection, self._takes)
+        self._is_known = True
         self._names = {table.name: (table.database, table.table) for table in found}
         return {table.name: bool(table.key) for table in found}
 
@@ -126,7 +129,9 @@ class MySqlStretches:
     async def stretch(self, table: str, after: Sequence[str]) -> Stretch | None:
         """Rows of ``database.table`` behind a key."""
         connection = self._connection
-        if connection is None or table not in self._names:
+        if connection is None or not self._is_known:
+            return self._none_yet("a look at which tables there are")
+        if table not in self._names:
             return None
         if self._clock.monotonic() < self._again_at:
             return self._none_yet(self._waits_for)

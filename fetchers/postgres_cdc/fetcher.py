@@ -25,7 +25,7 @@ from fetchers.postgres_cdc.history import demand_log, history
 from fetchers.postgres_cdc.log import Batch, Framing, Log, readable
 from fetchers.postgres_cdc.place import Place, SnapshotPlace, read_origin, read_place
 from fetchers.postgres_cdc.replication import Replication, created_slot, replication_session
-from fetchers.postgres_cdc.snapshot import SnapshotReader
+from fetchers.postgres_cdc.snapshot import SnapshotReader, key_order, place_in
 from fetchers.postgres_cdc.stretches import PostgresStretches
 from fetchers.sdk import (
     Fatal,
@@ -188,7 +188,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         async for page in reading.look(self.config, takes_new=self._has_snapshot):
             yield page
         for name in sorted(reading.aside):
-            found = await self._blocking(partial(stretches.captured, name, (), 0))
+            found = await self._blocking(partial(stretches.captured, name))
             reader = SnapshotReader(self.config)
             try:
                 if found is not None:
@@ -251,14 +251,14 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
     async def _rows(
         self, reader: SnapshotReader, table: CapturedTable, sql: str, *, position: int
     ) -> AsyncGenerator[tuple[Page, tuple[str, ...]], None]:
-        """Pages of a SELECT, each with the key of its last row."""
+        """Pages of a SELECT, each with the place behind its last row."""
         await self._blocking(partial(reader.start, sql, table.relation.oid))
+        order = await self._asked(partial(key_order, table))
         while (batch := await self._blocking(reader.next)) is not None:
             for start in range(0, batch.num_rows, self.config.snapshot_fetch_size):
                 part = batch.slice(start, self.config.snapshot_fetch_size)
-                keys = tuple(str(part.column(len(table.kinds) + at)[-1].as_py()) for at in range(len(table.keys)))
                 made = partial(table.snapshot_page, part, handled_us=self._now_us(), position=position, offset={})
-                yield await self._blocking(made), keys
+                yield await self._blocking(made), place_in(table, part, order)
 
     async def _log(
         self, start: Place, reading: TableReading, stretches: PostgresStretches

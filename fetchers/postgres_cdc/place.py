@@ -95,7 +95,7 @@ class SnapshotPlace:
     table: str = ""
     """``schema.table`` that is being read; empty: none is begun."""
     keys: tuple[str, ...] = ()
-    """Texts of the key of the last row that is delivered; empty: none."""
+    """Texts of the key of the last row that is delivered, and ``order_text`` of the key; empty: none."""
 
     @property
     def start(self) -> int:

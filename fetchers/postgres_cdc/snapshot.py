@@ -23,11 +23,15 @@ from fetchers.postgres_cdc.events import CapturedTable
 from fetchers.sdk import Retriable
 from fetchers.toolkit.databases import batches_of, cancel_postgresql, close_postgresql, postgresql_error
 from fetchers.toolkit.exclusive_calls import ExclusiveCalls
-from fetchers.toolkit.postgres_texts import key_literal, key_text, takes_any_bytes, text_literal
+from fetchers.toolkit.postgres_texts import KEY_ORDER, key_literal, key_text, takes_any_bytes, text_literal
+from fetchers.toolkit.table_reading import order_text, texts_behind
 
 BATCH_BYTES = 4 * 1024 * 1024
 _BITS = 0xFFFFFFFF
 STRETCH_BYTES = 16 * 1024 * 1024
+LOCK_MS = 100
+"""How long a stretch waits for the lock of its table: the log is not followed meanwhile."""
+_LOCK_NOT_AVAILABLE = "55P03"
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WATERMARK = (
     "select case when pg_is_in_recovery() then pg_last_wal_replay_lsn() - '0/0' "
@@ -42,8 +46,18 @@ where c.oid in (select {oid}::oid union select relid::oid from pg_partition_tree
 """Where the rows of a table were and are: ``pg_class`` is read as the transaction sees it, the function tells of now.
 A table that an ALTER TABLE has written anew since is empty to the transaction, where it was not
 (https://www.postgresql.org/docs/current/mvcc-caveats.html); none is, from its first row to the transaction's end."""
+_ORDERS = f"""
+select a.attname::text as name, {KEY_ORDER} as sorted from pg_attribute a join pg_type t on t.oid = a.atttypid
+  join pg_type b on b.oid = case t.typtype when 'd' then t.typbasetype else t.oid end where a.attrelid = %s"""  # noqa: S608 - our own text
 _ALTERED = {"42P01", "42703"}
 """No such table, no such column: one was dropped after the catalogue was asked, and is not asked for again."""
+
+
+class LockedError(Retriable):
+    """Another statement alters the table, or waits until it may."""
+
+    def __init__(self) -> None:
+        super().__init__("a lock that a statement has which alters the table")
 
 
 @dataclass(frozen=True)
@@ -118,15 +132,38 @@ class SnapshotReader:
         """Whether a snapshot was begun."""
         return self._connection is not None
 
-    def stretch(self, sql: str, oid: int) -> tuple[Seen, pa.RecordBatch, int, int]:
-        """Rows of a table's SELECT in a transaction of its own: what it sees, rows, where the log has told all of it.
+    def begin(self, source: str) -> Seen:
+        """Begin a transaction for a stretch of a table: what it sees. Nobody can alter the table until it ends.
 
-        At most ``STRETCH_BYTES`` of rows are kept, and a batch. Last comes how many rows there were.
+        Its rows may be older than its columns: see `_ANEW`. Raises `LockedError`.
         """
         with self._called():
             self._connect()
             self._cursor.execute(_BEGIN)
             seen = read_seen(str(self._one("select pg_current_snapshot()::text")))
+            self._cursor.execute(f"SET LOCAL lock_timeout = {LOCK_MS}")
+            try:
+                self._cursor.execute(f"select 1 from {source} limit 0")  # noqa: S608 - by `Catalogue.source`
+                self._cursor.fetchall()
+            except adbc.Error as error:
+                if error.sqlstate != _LOCK_NOT_AVAILABLE:
+                    raise
+                self._cursor.execute("ROLLBACK")
+                raise LockedError from error
+            self._cursor.execute("SET LOCAL lock_timeout TO DEFAULT")
+        return seen
+
+    def end(self) -> None:
+        """End the transaction where no stretch is read."""
+        with self._called():
+            self._cursor.execute("ROLLBACK")
+
+    def stretch(self, sql: str, oid: int) -> tuple[pa.RecordBatch, int, int]:
+        """Rows of a table's SELECT, after which the transaction ends, and where the log has told all of them.
+
+        At most ``STRETCH_BYTES`` of rows are kept, and a batch. Last comes how many rows there were.
+        """
+        with self._called():
             self._execute(sql)
             reader = batches_of(self._cursor)
             kept, size, count = [], 0, 0
@@ -139,7 +176,7 @@ class SnapshotReader:
             self._refuse_anew(oid)
             self._cursor.execute("COMMIT")
             end = int(str(self._one(_WATERMARK)))
-        return seen, rows[0] if rows else pa.RecordBatch.from_pylist([], reader.schema), end, count
+        return rows[0] if rows else pa.RecordBatch.from_pylist([], reader.schema), end, count
 
     def _execute(self, sql: str) -> None:
         self._cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)})
@@ -182,21 +219,42 @@ class SnapshotReader:
         self._cursor = self._connection = None
 
 
-def select(table: CapturedTable, server: Catalogue, after: Sequence[str] = (), rows_max: int = 0) -> str:
-    """SQL of a table's rows behind the key ``after``: its columns, then the texts of its key.
+def select(
+    table: CapturedTable, server: Catalogue, after: Sequence[str] = (), *, rows_max: int = 0, order: str = ""
+) -> str:
+    """SQL of a table's rows behind the place ``after``: its columns, then the texts of its key.
 
-    ``rows_max``: how many of them; 0: all.
+    ``rows_max``: how many of them; 0: all. ``order``: `key_order`; all rows are behind a place of another one.
     """
     quoted = server.quoted
     columns = [f"r.{quoted(name)}{'' if kind.selects else '::text'}" for name, kind in table.kinds.items()]
     keys = [f"r.{quoted(key)}" for key in table.keys]  # a bare name would be that of a text that is selected
     columns += [key_text(f"{key}::text") if server.takes_any_bytes else f"{key}::text" for key in keys]
     literal = key_literal if server.takes_any_bytes else text_literal
+    after = texts_behind(after, order, columns=len(keys))
     where = f" where ({', '.join(keys)}) > ({', '.join(map(literal, after))})" if after else ""
-    order = f" order by {', '.join(keys)}" if keys else ""
+    ordered = f" order by {', '.join(keys)}" if keys else ""
     source = server.source(table.relation.schema, table.relation.name)
     limit = f" limit {rows_max}" if rows_max else ""
-    return f"select {', '.join(columns)} from {source}{where}{order}{limit}"  # noqa: S608 - names are quoted, values literals
+    return f"select {', '.join(columns)} from {source}{where}{ordered}{limit}"  # noqa: S608 - names are quoted, values literals
+
+
+def key_order(table: CapturedTable, server: Catalogue) -> str:
+    """The text that stands for the order of a table's key; empty where it has none.
+
+    As it is now: it is that of the rows of a SELECT only where this has begun, for so long nobody can alter the table.
+    """
+    if not table.keys:
+        return ""
+    orders = {row["name"]: row["sorted"] for row in server.rows(_ORDERS, (table.relation.oid,))}
+    return order_text([(key, orders.get(key)) for key in table.keys])
+
+
+def place_in(table: CapturedTable, batch: pa.RecordBatch, order: str) -> tuple[str, ...]:
+    """Behind the last row of a batch of `select`: the texts of its key, then its `key_order`; none without a key."""
+    first = len(table.kinds)
+    texts = [str(batch.column(first + at)[-1].as_py()) for at in range(len(table.keys))]
+    return (*texts, order) if texts else ()
 
 
 def _setting(value: str) -> str:

@@ -12,13 +12,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from fetchers.postgres_cdc.captured import CapturedTables
-from fetchers.postgres_cdc.catalogue import catalogue
+from fetchers.postgres_cdc.catalogue import Catalogue, catalogue
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.events import CapturedTable
-from fetchers.postgres_cdc.snapshot import SnapshotReader, select
-from fetchers.sdk import FetchContext
+from fetchers.postgres_cdc.snapshot import LockedError, SnapshotReader, key_order, place_in, select
+from fetchers.sdk import FetchContext, Page
 from fetchers.toolkit.table_reading import Stretch
 
+LATER_SECONDS = 1.0
+"""After which a table is looked at again that another statement alters, or waits to alter."""
 TRANSACTIONS_KEPT = 100_000
 """Of the log, of which a stretch is asked whether it shows them; older ones have long been seen by everybody."""
 
@@ -46,6 +48,7 @@ class PostgresStretches:
         self._begun = 0
         """Transactions before this one may have written before the log was followed, or had the table."""
         self._published: frozenset[str] = frozenset()
+        self._again_at = 0.0
 
     async def tables(self) -> Mapping[str, bool]:
         """All that are published and meant, and whether each has a key.
@@ -73,35 +76,53 @@ class PostgresStretches:
 
     async def stretch(self, table: str, after: Sequence[str]) -> Stretch | None:
         """Rows of ``schema.table`` behind a key."""
-        return await self._context.run_blocking(partial(self._stretch, table, after), subject="server")
+        clock, locked = self._context.clock, LockedError()
+        if clock.monotonic() >= self._again_at:
+            try:
+                return await self._context.run_blocking(partial(self._stretch, table, after), subject="server")
+            except LockedError as error:
+                self._again_at, locked = clock.monotonic() + LATER_SECONDS, error
+        return Stretch(Page([], {}), (), (0,), str(locked))
 
     def _stretch(self, name: str, after: Sequence[str]) -> Stretch | None:
-        found = self.captured(name, after, self._config.snapshot_fetch_size)
-        if found is None:
-            return None
-        table, sql = found
-        seen, rows, end, count = self._reader.stretch(sql, table.relation.oid)
+        rows_max = self._config.snapshot_fetch_size
+        with catalogue(self._config) as server:
+            names = _names_of(server, name)
+            if names is None:
+                return None
+            seen = self._reader.begin(server.source(*names))
+            relation = server.relation(*names)  # as it is till the transaction's end
+            if relation is None:
+                self._reader.end()
+                return None
+            table = self._captured.captured(server, relation)
+            order = key_order(table, server)
+            sql = select(table, server, after, rows_max=rows_max, order=order)
+            rows, end, count = self._reader.stretch(sql, relation.oid)
         unseen = seen.unseen(self.told)
         waits = unseen or ([seen.oldest] if seen.oldest < self._begun else [])
         if not waits:
             self.told.clear()
-        has_more = count >= self._config.snapshot_fetch_size or count > rows.num_rows
-        first = len(table.kinds)
-        last = tuple(str(rows.column(first + at)[-1].as_py()) for at in range(len(table.keys))) if has_more else None
+        has_more = count >= rows_max or count > rows.num_rows
+        last = place_in(table, rows, order) if has_more else None
         page = table.snapshot_page(rows, handled_us=self._now_us(), position=end, offset={}, snapshot="incremental")
         told = ", ".join(f"transaction {one}" for one in waits[:3])
         return Stretch(page, last, (end,), told)
 
-    def captured(self, name: str, after: Sequence[str], rows_max: int) -> tuple[CapturedTable, str] | None:
-        """A table, and the SQL of its rows behind a key; None: there is no such table any more. Blocks."""
+    def captured(self, name: str) -> tuple[CapturedTable, str] | None:
+        """A table, and the SQL of all its rows; None: there is no such table any more. Blocks."""
         with catalogue(self._config) as server:
-            names = next((names for names in server.tables() if ".".join(names) == name), None)
+            names = _names_of(server, name)
             relation = server.relation(*names) if names else None
             if relation is None:
                 return None
             table = self._captured.captured(server, relation)
-            behind = after if len(after) == len(table.keys) else ()  # else the key was changed
-            return table, select(table, server, behind, rows_max)
+            return table, select(table, server)
 
     def _now_us(self) -> int:
         return int(self._context.clock.now().timestamp() * 1_000_000)
+
+
+def _names_of(server: Catalogue, name: str) -> tuple[str, str] | None:
+    """Schema and table; None: it is not published any more, or not meant."""
+    return next((names for names in server.tables() if ".".join(names) == name), None)

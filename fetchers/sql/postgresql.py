@@ -45,7 +45,7 @@ from fetchers.toolkit.databases import (
     postgresql_error,
 )
 from fetchers.toolkit.exclusive_calls import ExclusiveCalls
-from fetchers.toolkit.postgres_texts import key_literal, key_text, takes_any_bytes, text_literal, utf8
+from fetchers.toolkit.postgres_texts import KEY_ORDER, key_literal, key_text, takes_any_bytes, text_literal, utf8
 
 T = TypeVar("T")
 SETTLING_MS = 1000
@@ -69,9 +69,9 @@ _WRITING = "'RowExclusiveLock','ShareRowExclusiveLock','ExclusiveLock','AccessEx
 _CHANGED = ("42P01", "42703", "42804", "0A000")
 _MISTYPED = ("22P02", "42883", "XX000")
 """A text that its type does not take, an operator that two types have not, a type that is not there any more."""
-_COLUMNS = """
+_COLUMNS = f"""
 select a.attname::text as name, (a.attnotnull or t.typnotnull) as not_null, b.typname::text as type,
-  case a.attcollation when 0 then b.typname::text else a.attcollation::text end as sorted,
+  case when a.attnum = any(i.indkey::int2[]) then {KEY_ORDER} else '' end as sorted,
   case when t.typtype = 'd' then t.typtypmod else a.atttypmod end as modifier,
   (a.attidentity <> '' or coalesce(pg_get_expr(d.adbin, d.adrelid), '') like 'nextval(%') as is_numbered,
   coalesce(array_position(i.indkey::int2[], a.attnum), -1)::int as key_at, c.relkind in ('v', 'm') as is_view
@@ -79,7 +79,7 @@ from pg_attribute a join pg_class c on c.oid = a.attrelid join pg_type t on t.oi
   join pg_type b on b.oid = case t.typtype when 'd' then t.typbasetype else t.oid end
   left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
   left join pg_index i on i.indrelid = a.attrelid and i.indisprimary
-where a.attrelid = {oid} and a.attnum > 0 and not a.attisdropped order by a.attnum"""
+where a.attrelid = {{oid}} and a.attnum > 0 and not a.attisdropped order by a.attnum"""
 _FAMILY = """
 with recursive up as (select {oid} as oid union select inhparent from pg_inherits join up on inhrelid = up.oid),
   tree as (select oid from up union select inhrelid from pg_inherits join tree on inhparent = tree.oid)"""

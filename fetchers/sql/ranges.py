@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from fetchers.sdk import Fatal
 from fetchers.sql.config import JdbcConfig
 from fetchers.sql.database import Database, Range, Relation
 from fetchers.sql.places import Place
+from fetchers.toolkit.table_reading import order_digest
 
 
 def wanted_range(config: JdbcConfig, relation: Relation, database: Database) -> Range:
@@ -36,7 +35,6 @@ def wanted_range(config: JdbcConfig, relation: Relation, database: Database) -> 
     return Range(relation, identity, time, names, config.timestamp_delay_interval_ms, identity_column)
 
 
-_ORDER_DIGITS = 16
 _NUMBERED = {
     "postgresql": "GENERATED ALWAYS AS IDENTITY",
     "mysql": "AUTO_INCREMENT UNIQUE",
@@ -99,10 +97,9 @@ class Selection:
         self.ties = tuple(relation.column(name).name for name in ties) if wanted.time is not None else ()
         """Columns by which rows of one timestamp are told apart, besides the incrementing one."""
         keys = [relation.column(name) for name in self.ties]
-        orders = repr([(key.name, key.tells, key.is_numeric, key.order) for key in keys])
         # An earlier release has said no order, and wrote what is no column as it is with too few digits, or otherwise.
         self._orders: set[str | None] = set() if any(key.exact != "{}" for key in keys) else {None}
-        self._ties_order = hashlib.sha256(orders.encode()).hexdigest()[:_ORDER_DIGITS]
+        self._ties_order = order_digest([(key.name, key.tells, key.is_numeric, key.order) for key in keys])
         places = [(wanted.time, name) for name in wanted.time_columns[:1]]
         places += [(wanted.identity, wanted.identity_column), *((database.quoted(name), name) for name in self.ties)]
         found = [(place, name) for place, name in places if place is not None]

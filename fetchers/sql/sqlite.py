@@ -12,6 +12,7 @@ import re
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -32,6 +33,9 @@ T = TypeVar("T")
 LOCK_SECONDS_MAX = 1.0
 _DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", re.IGNORECASE)
 _NUMBERS = (INT64, FLOAT64, BOOLEAN)  # no set: the form of other kinds has no hash
+_LITERAL = re.compile(r"X?'|cast\(x'[0-9A-F]*' as text\)$|-?[0-9.]+(e[+-]?[0-9]+)?$")
+_INFINITE = {"Inf": "9e999", "-Inf": "-9e999"}
+"""What ``quote`` makes of them in some releases of SQLite, and no release reads."""
 _PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_SCHEMA)
 
 
@@ -115,11 +119,18 @@ class SqliteDatabase:
             raise NoTableError(f"there is no table {table.name}")
         keys = [row[1] for row in sorted(rows, key=lambda row: row[5]) if row[5]]
         is_rowid = len(keys) == 1 and any(row[1] == keys[0] and row[2].lower() == "integer" for row in rows)
+        tied = keys if self._config.mode == "timestamp" and not is_rowid else []
+        orders = {name: await self._call(partial(self._order, table, name)) for name in tied}
         columns = tuple(
-            self._column(row[1], row[2], is_nullable=not row[3] and not (is_rowid and row[1] == keys[0]))
+            replace(
+                self._column(row[1], row[2], is_nullable=not row[3] and not (is_rowid and row[1] == keys[0])),
+                order=f"{_affinity(row[2])} {orders[row[1]]}" if row[1] in orders else "",
+            )
             for row in rows
             if row[6] != 1
         )
+        if None in orders.values():
+            keys = []
         return Relation(
             table.name,
             self.quoted(table.name),
@@ -129,6 +140,18 @@ class SqliteDatabase:
             keys[0] if is_rowid else None,
             precisions={row[1]: 0 for row in rows},
         )
+
+    def _order(self, table: Table, name: str) -> str | None:
+        """By which rule the texts of a column are compared; None: it holds nulls, as a primary key's may.
+
+        No PRAGMA tells a column's collation. The first SELECT of a UNION decides it for all ("SELECT", section 3.3).
+        """
+        column, source = self.quoted(name), self.quoted(table.name)
+        if self._select(f"select 1 from {source} where {column} is null limit 1"):
+            return None
+        one = f"select {column} as k from {source} where false union all select 'a'"
+        (found,) = self._select(f"select k = 'A', k = 'a ' from ({one})")
+        return f"{found}"
 
     async def query(self, text: str) -> Relation:
         """A query's columns have no declared types: they are told by its first row, and are text where it has none."""
@@ -174,15 +197,18 @@ class SqliteDatabase:
         return '"' + name.replace('"', '""') + '"'
 
     def text_of(self, expression: str, relation: Relation, column: str) -> str:
-        """A literal of SQL: a column may hold texts and numbers."""
+        """A literal of SQL: a column may hold texts and numbers. ``quote`` ends a text at its first letter zero."""
         del relation, column
-        return f"quote({expression})"
+        cut = f"typeof({expression}) = 'text' and instr({expression}, char(0))"
+        whole = f"'cast(x' || quote(hex({expression})) || ' as text)'"
+        return f"case when {cut} then {whole} else nullif(quote({expression}), 'NULL') end"
 
     def literal_of(self, text: str, relation: Relation, column: str) -> str:
         """As ``text_of`` has it, or a text from another connector's offset."""
         del relation, column
-        is_literal = text.startswith(("'", "X'")) or re.fullmatch(r"-?[0-9.]+(e[+-]?[0-9]+)?", text)
-        return text if is_literal else "'" + text.replace("'", "''") + "'"
+        if text in _INFINITE:
+            return _INFINITE[text]
+        return text if _LITERAL.match(text) else "'" + text.replace("'", "''") + "'"
 
     async def bound(self, wanted: Range) -> str | None:
         """Taken while we hold the writers' lock, if the file can be written; the clock in whole seconds."""
@@ -252,3 +278,13 @@ class SqliteDatabase:
         """There is none."""
         del wanted
         return None
+
+
+def _affinity(declared: str) -> str:
+    """What a column makes of texts that are numbers, and so which values it compares ("Datatypes In SQLite", 3.1)."""
+    word = declared.upper()
+    if "INT" in word:
+        return "numbers"
+    if any(part in word for part in ("CHAR", "CLOB", "TEXT")):
+        return "texts"
+    return "as they are" if not word or "BLOB" in word else "numbers"

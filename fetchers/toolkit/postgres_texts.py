@@ -20,6 +20,20 @@ AS_IT_IS = f"set client_encoding to {NO_ENCODING}"
 """Has the server send a session texts as the bytes that the database holds."""
 
 
+KEY_ORDER = """concat_ws(' ', case b.typname when 'varchar' then 'text' else b.typname end,
+  (select string_agg(e.enumlabel, ',' order by e.enumsortorder) from pg_enum e where e.enumtypid in (b.oid, b.typelem)),
+  (select concat_ws(' ', l.collprovider, l.collcollate, l.collctype,
+      coalesce(to_jsonb(l) ->> 'colllocale', to_jsonb(l) ->> 'colliculocale'), to_jsonb(l) ->> 'collicurules')
+    from pg_collation l where l.oid = a.attcollation),
+  (select concat_ws(' ', d.datcollate, d.datctype, to_jsonb(d) ->> 'datlocprovider',
+      coalesce(to_jsonb(d) ->> 'datlocale', to_jsonb(d) ->> 'daticulocale'), to_jsonb(d) ->> 'daticurules')
+    from pg_database d where a.attcollation = 100 and d.datname = current_database()),
+  case when a.attcollation <> 0 then pg_collation_actual_version(a.attcollation) end)"""
+"""SQL of what decides the order of a column's values, as a text: of ``pg_attribute`` as ``a``, and its ``pg_type``, or
+that under its domain, as ``b``. 100 is ``DEFAULT_COLLATION_OID``, the database's own; columns that later versions call
+otherwise, or have besides, are NULL."""
+
+
 def takes_any_bytes(connection: Any) -> bool:
     """Whether the database of an ADBC connection has no encoding; then its texts come as they are from now on."""
     with connection.cursor() as cursor:

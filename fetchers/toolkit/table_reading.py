@@ -14,19 +14,49 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 
-from fetchers.sdk import FetchContext, Offset, Page, Partition
+from fetchers.sdk import FetchContext, Offset, Page, Partition, Retriable
 from fetchers.toolkit.name_lists import NameFilter
 from metrics.events import LateCommitsAwaited, TableSnapshotMoved
 
 TOLD_SECONDS = 60.0
 """After so long a table that waits for other transactions is told of."""
+pc: Any = pyarrow.compute  # the stubs know fewer arguments than Arrow takes
+_ORDER = "order:"
+"""How the text begins that stands for a key's order: with its digits behind it, it is told from a key's own texts."""
+_ORDER_DIGITS = 16
 Position = tuple[int, ...]
 """A place between two transactions of a log; later ones are greater."""
+
+
+def order_digest(key: Sequence[object]) -> str:
+    """Digits that stand for the order of a key: what decides it, column by column, as values whose ``repr`` tells all.
+
+    ``ALTER TABLE`` may give a key another order, in which other rows are behind a place than were left to read.
+    """
+    return sha256(repr(key).encode()).hexdigest()[:_ORDER_DIGITS]
+
+
+def order_text(key: Sequence[object]) -> str:
+    """``order_digest`` as it stands in a place, behind the texts of the key."""
+    return f"{_ORDER}{order_digest(key)}"
+
+
+def texts_behind(place: Sequence[str], order: str, *, columns: int) -> Sequence[str]:
+    """The texts of a place's key; none where that is of another key, or of another order of it.
+
+    ``order``, ``columns``: of the key as it is now. An earlier release has said no order: such a place is gone on from.
+    """
+    if place and place[-1].startswith(_ORDER) and len(place[-1]) == len(order):
+        # Never a key's own text, however many columns it has now.
+        place = place[:-1] if place[-1] == order else ()
+    return place if len(place) == columns else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +68,8 @@ class Progress:
     waiting: tuple[str, ...] = ()
     """Tables to be read in this order; those that are in ``done`` too were asked for."""
     keys: tuple[str, ...] = ()
-    """Texts of the key of the last row that was read of the first of them; empty: none was read yet."""
+    """Texts of the key of the last row that was read of the first of them, and ``order_text`` of the key; empty: none
+    was read yet."""
     request: str = ""
     """The last ``snapshot.request.id`` that was heard."""
 
@@ -99,12 +130,16 @@ class Stretch:
     page: Page
     """Operations ``r``; the offset is of no account."""
     last: tuple[str, ...] | None
-    """Texts of the last row's key; None: the table ends here."""
+    """Texts of the last row's key, and ``order_text``; None: the table ends here."""
     high: Position
     """Where the log has told all that the rows show."""
     waits_for: str = ""
     """Transactions of which the log may have told before, and which the rows do not show: the stretch is to be read
     again. Empty: there are none, and this is the low watermark."""
+
+
+class UnseenTableError(Retriable):
+    """Which tables there are cannot be known while one of them is being altered."""
 
 
 class ReadingKeys(Protocol):
@@ -130,7 +165,10 @@ class StretchReader(Protocol):
     """One server's tables. What it raises ends the fetch."""
 
     async def tables(self) -> Mapping[str, bool]:
-        """All that the lists mean, and whether each has a key by which it can be read in stretches."""
+        """All that the lists mean, and whether each has a key by which it can be read in stretches.
+
+        Raises `UnseenTableError`, which does not end the fetch.
+        """
         ...
 
     async def stretch(self, table: str, after: Sequence[str]) -> Stretch | None:
@@ -148,6 +186,8 @@ class TableReading:
         self._context = context
         self._partition = partition
         self._looked: float | None = None
+        self._saw_all = True
+        """Whether the last look told which tables there are."""
         self._table = ""
         self._held: Stretch | None = None
         self._is_shown = np.zeros(0, bool)
@@ -191,10 +231,15 @@ class TableReading:
         """
         now, request = self._context.clock.monotonic(), keys.snapshot_request_id
         is_due = self._looked is None or now - self._looked >= keys.table_poll_interval_ms / 1000
-        if not is_due and request == self.progress.request:
+        if not is_due and (request == self.progress.request or not self._saw_all):
             return
         self._looked = now
-        found = await self._reader.tables()
+        self._saw_all = False
+        try:
+            found = await self._reader.tables()
+        except UnseenTableError:
+            return
+        self._saw_all = True
         before = self.progress
         # What is not there any more was dropped, or left out of lists or publication: the log has not told all of it.
         made = before if before.done <= found.keys() else replace(before, done=before.done & found.keys())
@@ -296,7 +341,9 @@ def is_among(keys: Any, others: Any) -> np.ndarray:
 
 
 def _plain(column: Any) -> Any:
-    """A column that Arrow can join by: nested values as texts."""
+    """A column that Arrow can join by: nested values as texts, floats that are equal as the same bits."""
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), float("nan"), pc.add(column, 0.0)).cast(column.type)
     return pa.array(map(repr, column.to_pylist()), pa.string()) if pa.types.is_nested(column.type) else column
 
 

@@ -6,8 +6,9 @@ import json
 import sqlite3
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 from fetchers.sdk import Disconnected, Page
@@ -25,12 +26,12 @@ def _end(_: int) -> None:
     raise RoundReadError
 
 
-async def _read(path: Path, **keys: str) -> list[Page]:
-    """Of one round."""
+async def _read(path: Path, context: FakeContext | None = None, *, pages_max: int = 100, **keys: str) -> list[Page]:
+    """Of one round, or the first pages of it; ``context``: whose offsets are gone on from."""
     properties = {"connection.url": f"jdbc:sqlite:{path}", "mode": "bulk", "topic.prefix": "x.", "table.whitelist": "t"}
     parsed = JdbcConfig.parse(properties | {name.replace("_", "."): value for name, value in keys.items()})
     assert parsed.config is not None, parsed.findings
-    context = FakeContext()
+    context = FakeContext() if context is None else context
     context.on_round = _end
     pages: list[Page] = []
     with suppress(RoundReadError):
@@ -38,6 +39,8 @@ async def _read(path: Path, **keys: str) -> list[Page]:
             async for page in fetched:
                 pages.append(page)
                 context.commit(page)
+                if len(pages) == pages_max:
+                    break
     return pages
 
 
@@ -184,3 +187,61 @@ async def test_rows_of_one_time_come_together_whatever_types_their_values_have(t
     assert [len(page) for page in pages] == [6, 6]
     found = [row["n"] for row in _rows(pages)]
     assert found == ["1", "a", "b", None, None, "2", None, None, "1.5", "c", "d", "\0"]
+
+
+BY_TIME: dict[str, Any] = {"mode": "timestamp", "timestamp_column_name": "at", "batch_max_rows": "2"}
+ALTERED = {
+    "other collation": ("text", "text collate nocase", ["'B'", "'D'", "'a'", "'c'"]),
+    "blanks that do not count": ("text", "text collate rtrim", ["'A'", "'a' || char(9)", "'a '", "'b'"]),
+    "numbers": ("text", "numeric", ["'10'", "'11'", "'8'", "'9'"]),
+    "longer": ("varchar(9)", "varchar(99)", ["'a'", "'b'", "'c'", "'d'"]),
+}
+"""What becomes of a key after two of its values were read; one that keeps its order is no reason to read them again."""
+
+
+@pytest.mark.parametrize("case", ALTERED)
+async def test_rows_of_one_time_are_read_again_where_their_key_has_another_order(tmp_path: Path, case: str) -> None:
+    """In their new order others are behind the last one that was read than were left."""
+    before, after, values = ALTERED[case]
+    rows = ", ".join(f"({value}, {number}, '2024-05-01')" for number, value in enumerate(values))
+    columns, context = "(k {} primary key not null, n int, at timestamp not null)", FakeContext()
+    database = _made(
+        tmp_path / "x.db",
+        f"create table t {columns.format(before)}",
+        f"insert into t values {rows}",  # noqa: S608 - this test's own
+    )
+    first = await _read(tmp_path / "x.db", context, pages_max=1, **BY_TIME)
+    for statement in (f"create table u {columns.format(after)}", "insert into u select * from t", "drop table t"):
+        database.execute(statement)
+    database.execute("alter table u rename to t")
+    database.close()
+    rest = await _read(tmp_path / "x.db", context, **BY_TIME)
+    assert [row["n"] for row in _rows(first)] == [0, 1]
+    assert sorted(row["n"] for row in _rows(rest)) == ([2, 3] if case == "longer" else [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["null", "null", "'A'", "'NULL'", "'Z'"],
+        ["-9e999", "-1.5", "'-Inf'", "'A'", "x'00'"],
+        ["1", "9e999", "'A'", "'Inf'", "x'00'"],
+        ["'a' || char(0)", "'a' || char(0, 1)", "'b'"],
+        ["'it''s'", "'X''00'''", "'cast(x''00'' as text)'"],
+    ],
+    ids=["nulls", "least", "greatest", "letters zero", "quotes"],
+)
+async def test_keys_of_every_kind_are_gone_on_from(tmp_path: Path, values: list[str]) -> None:
+    """Each row once, page by page; a primary key of SQLite may be null, and then tells no rows apart."""
+    rows = ", ".join(f"({value}, {number}, '2024-05-01')" for number, value in enumerate(values))
+    _made(
+        tmp_path / "x.db",
+        "create table t (k blob, n int, at timestamp not null, primary key (k))",
+        f"insert into t values {rows}",  # noqa: S608 - this test's own
+    ).close()
+    context, found = FakeContext(), list[int]()
+    for _ in range(len(values) + 2):
+        for page in await _read(tmp_path / "x.db", context, pages_max=1, **BY_TIME):
+            made = cast("pa.StructArray", page.payload_column)
+            found += made.field("n").to_pylist()  # also of rows that are rejected
+    assert sorted(found) == list(range(len(values)))

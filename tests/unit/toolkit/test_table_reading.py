@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from fetchers.sdk import Page, Rejection
-from fetchers.toolkit.table_reading import Progress, filtered, is_among
+from fetchers.toolkit.table_reading import Progress, filtered, is_among, order_text, texts_behind
 
 
 def test_progress_is_read_as_it_was_stored() -> None:
@@ -45,6 +45,26 @@ def test_keys_are_found_among_others_whatever_their_types() -> None:
     assert is_among(keys, keys.take(pa.array([1, 1]))).tolist() == [False, True, False]
     assert is_among(keys, keys.slice(0, 0)).tolist() == [False] * 3
     assert is_among(keys, pa.nulls(1, kind)).tolist() == [True] * 3
+
+
+def test_keys_that_are_no_number_or_zero_are_one_whatever_their_bits() -> None:
+    """A server sends the bits that it has computed; its log has texts."""
+    nan = float("nan")
+    keys = pa.StructArray.from_arrays([pa.array([-nan, 0.0, -0.0, 1.0])], names=["k"])
+    others = pa.StructArray.from_arrays([pa.array([nan, -0.0])], names=["k"])
+    assert is_among(keys, others).tolist() == [True, True, True, False]
+
+
+def test_a_place_is_one_of_its_keys_order() -> None:
+    """One of another order or of other columns is none; an earlier release has said no order."""
+    order, other = order_text([("k", "int4")]), order_text([("k", "text")])
+    assert texts_behind(("1", order), order, columns=1) == ("1",)
+    assert texts_behind(("1",), order, columns=1) == ("1",)
+    assert texts_behind(("1", other), order, columns=1) == ()
+    assert texts_behind(("1", other), order, columns=2) == ()
+    assert texts_behind(("1", "2"), order, columns=1) == ()
+    assert texts_behind((), order, columns=1) == ()
+    assert texts_behind(("1", order), "", columns=0) == ()
 
 
 def test_rejections_stay_with_their_records() -> None:

@@ -1,0 +1,130 @@
+# ruff: noqa: S608 - tables and rows are this test's own
+"""Places in the order of a key that an ALTER has given another order meanwhile, on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from fetchers.sdk import Page
+from tests.databases import Postgres
+from tests.integration.postgres_cdc.test_postgres_log import SECONDS_MAX, Followed, records
+
+pytestmark = pytest.mark.integration
+TYPES = (
+    "create type word as enum ('a', 'b', 'c', 'd')",
+    "create collation folded (provider = icu, locale = 'en-u-kn-true')",
+    'create domain letters as text collate "C"',
+)
+TURNED = [f"alter type word rename value '{one}' to '{other}'" for one, other in ("ax", "da", "xd", "bx", "cb", "xc")]
+FOLDED = ["alter table t alter k type text collate folded"]
+ALTERED = {
+    "enum turned": ("word", TURNED, ["a", "b", "c", "d"]),
+    "enum of an array turned": ("word[]", TURNED, ["{a}", "{b}", "{c}", "{d}"]),
+    "enum with a new value": ("word", ["alter type word add value 'a2' before 'b'"], ["a", "b", "c", "d"]),
+    "other collation": ('text collate "C"', FOLDED, ["B", "D", "a", "c"]),
+    "domain of another collation": ("letters", FOLDED, ["B", "D", "a", "c"]),
+    "other type": ("int", ["alter table t alter k type varchar(9)"], ["8", "9", "10", "11"]),
+    "blanks that do not count": (
+        'varchar(9) collate "C"', ['alter table t alter k type char(9) collate "C"'], ["A", "a\t", "a ", "b"]
+    ),
+    "longer": ("varchar(9)", ["alter table t alter k type text"], ["a", "b", "c", "d"]),
+}  # fmt: skip
+"""What becomes of a key after two of its values were read; one that keeps its order is no reason to begin anew."""
+KEPT = {"longer"}
+
+
+@pytest.fixture
+def followed(postgres: Postgres) -> Iterator[Followed]:
+    """A database whose tables are read by two rows at a time."""
+    postgres.run(*TYPES)
+    made = Followed(postgres, snapshot_fetch_size="2")
+    yield made
+    made.drop()
+
+
+async def begun(followed: Followed) -> list[Page]:
+    """What is read of the table up to its first two rows."""
+    return await followed.read(stops=lambda page: "snapshot_key" in page.offset)
+
+
+def numbers(pages: list[Page]) -> list[int]:
+    """The column n of all rows."""
+    return [value["after"]["n"] for page in pages for _, value in records(page)]
+
+
+@pytest.mark.parametrize("case", ALTERED)
+async def test_a_key_whose_order_is_altered_is_read_anew(followed: Followed, case: str) -> None:
+    """Behind its last place the table would have other rows than those that were not read yet."""
+    kind, changes, values = ALTERED[case]
+    rows = ", ".join(f"(E'{value}', {number})" for number, value in enumerate(values))
+    followed.postgres.run(f"create table t (k {kind} primary key, n int)", f"insert into t values {rows}")
+    assert numbers(await begun(followed)) == [0, 1]
+    followed.postgres.run(*changes)
+    rest = numbers(await followed.read(stops=lambda _: followed.is_read))
+    assert sorted(rest) == ([2, 3] if case in KEPT else [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("key", ["b, a", "b, c"])
+async def test_a_key_of_other_columns_is_read_anew(followed: Followed, key: str) -> None:
+    """As many as before, in another order or not the same ones; in the snapshot as in stretches beside the log."""
+    followed.postgres.run(
+        "create table t (a int, b int, c int, n int, primary key (a, b))",
+        "insert into t select g, 9 - g, 9 - g, g from generate_series(1, 8) g",
+    )
+    assert numbers(await begun(followed)) == [1, 2]
+    followed.postgres.run("alter table t drop constraint t_pkey", f"alter table t add primary key ({key})")
+    seen = numbers(await followed.read(stops=lambda page: len(page) > 0))
+    assert seen == [8, 7]
+    followed.postgres.run("alter table t drop constraint t_pkey", "alter table t add primary key (a, b)")
+    assert numbers(await followed.read(stops=lambda _: followed.is_read)) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+async def test_places_of_an_earlier_release_are_gone_on_from(followed: Followed) -> None:
+    """They say no order."""
+    followed.postgres.run(
+        "create table t (k int primary key, n int)", "insert into t select g, g from generate_series(1, 6) g"
+    )
+    await begun(followed)
+    stored = followed.offsets["log"]
+    texts = json.loads(str(stored["snapshot_key"]))
+    followed.offsets["log"] = {**stored, "snapshot_key": json.dumps(texts[:1])}
+    assert numbers(await followed.read(stops=lambda page: "key" in page.offset and len(page) > 0)) == [3, 4]
+    stored = followed.offsets["tables"]
+    assert json.loads(str(stored["key"]))[:-1] == ["4"]
+    followed.offsets["tables"] = {**stored, "key": '["4"]'}
+    assert numbers(await followed.read(stops=lambda _: followed.is_read)) == [5, 6]
+
+
+async def test_the_log_goes_on_while_a_stretch_waits_for_an_alter(followed: Followed) -> None:
+    """One that waits until who has read the table commits holds up all that come behind it."""
+    postgres = followed.postgres
+    postgres.run(
+        "create table t (k int primary key, n int)",
+        "insert into t select g, g from generate_series(1, 6) g",
+        "create table u (k int primary key)",
+    )
+    await begun(followed)
+    found: list[Page] = []
+    altering: asyncio.Task[None] | None = None
+    with postgres.connect(autocommit=False) as reader, reader.cursor() as cursor:
+        cursor.execute("select * from t limit 1")
+        cursor.fetchall()
+        async with asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
+            async for page in followed.pages(stops=lambda _: followed.is_read):
+                found.append(page)
+                if altering is None:
+                    added = asyncio.to_thread(postgres.run, "alter table t add m int default 7")
+                    altering = group.create_task(added, name="alter")
+                    while not postgres.rows("select 1 from pg_locks where not granted and database is not null"):
+                        await asyncio.sleep(0.05)
+                    postgres.run("insert into u values (1)")
+                elif page.topic == "srv.public.u" and not altering.done():
+                    reader.rollback()
+                    await altering
+    rows = [value["after"] for page in found if page.topic == "srv.public.t" for _, value in records(page)]
+    assert [row["n"] for row in rows] == [3, 4, 5, 6]
+    assert rows[-1]["m"] == 7
