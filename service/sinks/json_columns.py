@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Any, cast
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,6 +22,8 @@ from service.sinks.schemas import Kind, Schema, SchemaUnreadable, schema_of
 _NULL = pa.scalar("null")
 _TO_ESCAPE = r'["\\\x00-\x1f]'
 _KEY_KINDS = {Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.STRING}
+_DIGITS_MAX = 200
+"""Of a whole number in `field_of_json`; Python makes none of more than 4,300 by itself."""
 _UNFIT_NUMBERS = pa.array(["nan", "-nan", "inf", "-inf"])
 
 
@@ -140,3 +143,29 @@ def key_texts(keys: Any, kind: ValueType) -> tuple[Any, Callable[[int], str]]:
     kinds = {bool: Kind.BOOLEAN, float: Kind.FLOAT64, list: Kind.ARRAY, dict: Kind.MAP}
     ids = pa.array([key if isinstance(key, str) else None for key in parsed], pa.string())
     return ids, lambda row: kinds.get(type(parsed[row]), Kind.STRING)
+
+
+def field_of_json(texts: Any, path: str) -> list[Any]:
+    """The values of a field of JSON texts, None where there is none. All texts are read at once."""
+    head, *rest = path.split(".")
+    lines = ",".join(text or "null" for text in texts.to_pylist())
+    try:
+        rows = msgspec.json.decode(f"[{lines}]")
+    except msgspec.ValidationError:  # somewhere is a number beyond all doubles, which may be of another field
+        rows = json.loads(f"[{lines}]", parse_int=_counted)
+    # What is no object has no fields.
+    found = [row.get(head) if isinstance(row, dict) else None for row in rows]
+    for name in rest:
+        found = [each.get(name) if isinstance(each, dict) else None for each in found]
+    return found
+
+
+def _counted(text: str) -> int | float:
+    return int(text) if len(text) <= _DIGITS_MAX else float(text)
+
+
+def text_of_json(value: str | int | None) -> str | None:
+    """As a name of something is written."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return None if value is None else str(value)

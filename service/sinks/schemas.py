@@ -105,6 +105,8 @@ class Schema:
     """Of a MAP."""
     values: Schema | None = None
     """Of a MAP or an ARRAY."""
+    symbols: tuple[str, ...] = field(default=(), compare=False)
+    """Of an enum of Avro: the texts that its values may be. To Connect it is a STRING."""
 
     @property
     def word(self) -> str:
@@ -231,6 +233,7 @@ class _Avro:
             fields={each["name"]: self._field(each, namespace=namespace) for each in document.get("fields") or ()},
             keys=Schema(Kind.STRING) if text == "map" else None,
             values=None if items is None else self.schema(items, is_optional=False, namespace=namespace),
+            symbols=tuple(document["symbols"]) if text == "enum" else (),
         )
 
     def _field(self, document: Mapping[str, Any], *, namespace: str) -> Schema:

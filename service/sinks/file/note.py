@@ -29,9 +29,11 @@ class Written:
     """What is known of one partition of one connector."""
 
     next_offset: int
-    """Everything before stands in the file."""
+    """Everything before stands in the file, but for what is refused."""
     committed: int | None = None
     """The group's offset as last heard of: a lower one later means that someone has reset it."""
+    refused: tuple[int, ...] = ()
+    """Offsets below ``next_offset`` of which the file has no line, and which may have no dead letter yet."""
 
 
 Known = Mapping[tuple[str, str, int], Written]
@@ -120,12 +122,13 @@ def settled(note: Note | None, descriptor: int) -> Known:
 def with_committed(
     known: Known, connector: str, offsets: Mapping[Partition, int]
 ) -> dict[tuple[str, str, int], Written]:
-    """What is known, with the group's offsets as they are now."""
-    changed = {
-        (connector, topic, number): replace(known[connector, topic, number], committed=offset)
-        for (topic, number), offset in offsets.items()
-        if (connector, topic, number) in known
-    }
+    """What is known, with the group's offsets as they are now; the dead letters before them are written."""
+    changed = {}
+    for (topic, number), offset in offsets.items():
+        written = known.get((connector, topic, number))
+        if written is not None:
+            refused = tuple(each for each in written.refused if each >= offset)
+            changed[connector, topic, number] = replace(written, committed=offset, refused=refused)
     return {**known, **changed}
 
 
@@ -151,7 +154,9 @@ def checksum_of(pieces: list[memoryview]) -> int:
 
 def _known(entries: list[dict[str, Any]]) -> dict[tuple[str, str, int], Written]:
     return {
-        (entry["connector"], entry["topic"], entry["partition"]): Written(entry["next_offset"], entry["committed"])
+        (entry["connector"], entry["topic"], entry["partition"]): Written(
+            entry["next_offset"], entry["committed"], tuple(entry.get("refused", ()))
+        )
         for entry in entries
     }
 

@@ -33,6 +33,7 @@ from service.sinks.contract import (
     SinkConnector,
     SinkContext,
 )
+from service.sinks.file.note import Written
 from service.sinks.file.text_form import lines, texts_of
 from service.sinks.file.writing import FileBusy, SinkFile
 from service.sinks.own_thread import DISK_MENDS
@@ -99,7 +100,7 @@ class FileStreamSink(SinkConnector[FileStreamSinkConfig]):
             await self._run(lambda: _print(lines(texts)))
             return
         begins, ends = _begins(batch.records), batch.ends
-        await self._run(lambda: file.append(begins, ends, lambda held: lines(_from(texts, batch.records, held))))
+        await self._run(lambda: file.append(begins, ends, lambda held: _lines_of(texts, batch.records, held)))
 
     async def committed(self, offsets: Offsets) -> None:
         """Note it, to know a reset when it comes."""
@@ -148,12 +149,19 @@ def _begins(records: pa.Table) -> dict[Partition, int]:
     return {(topic, number): offset for topic, number, offset in zip(topics, numbers, offsets, strict=True)}
 
 
-def _from(texts: pa.ChunkedArray[Any], records: pa.Table, held: Mapping[Partition, int]) -> pa.ChunkedArray[Any]:
-    """The texts of records that are not before these offsets; nearly always all of them."""
-    is_new: Any = np.ones(len(texts), dtype=bool)
-    topics, numbers, offsets = (cast("Any", records.column(name)) for name in ("original_topic", "partition", "offset"))
-    for (topic, number), offset in held.items():
+def _lines_of(
+    texts: pa.ChunkedArray[Any], records: pa.Table, held: Mapping[Partition, Written]
+) -> tuple[list[memoryview], dict[Partition, tuple[int, ...]]]:
+    """Lines of the records that the file does not hold, nearly always all of them, and the offsets that are refused."""
+    is_held, is_refused = np.zeros(len(texts), dtype=bool), np.asarray(texts.is_null())
+    refused: dict[Partition, tuple[int, ...]] = {}
+    topics, numbers = (cast("Any", records.column(name)) for name in ("original_topic", "partition"))
+    offsets = records.column("offset").to_numpy()
+    for topic, number in _begins(records):
         is_there = pc.and_(pc.equal(topics, pa.scalar(topic)), pc.equal(numbers, pa.scalar(number, pa.int32())))
-        is_held = pc.and_(is_there, pc.less(offsets, pa.scalar(offset)))
-        is_new &= ~is_held.to_numpy()
-    return texts if is_new.all() else texts.filter(pa.array(is_new))
+        here, written = np.asarray(is_there), held.get((topic, number), Written(0))
+        before = np.array(written.refused, np.int64)
+        is_held |= here & (offsets < written.next_offset) & ~np.isin(offsets, before)
+        left = np.union1d(np.setdiff1d(before, offsets[here]), offsets[here & is_refused])
+        refused[topic, number] = tuple(left.tolist())
+    return lines(texts.filter(pa.array(~is_held)) if is_held.any() else texts), refused

@@ -64,16 +64,16 @@ class SinkFile:
         self,
         begins: Mapping[Partition, int],
         ends: Mapping[Partition, int],
-        lines_of: Callable[[Mapping[Partition, int]], list[memoryview]],
+        lines_of: Callable[[Mapping[Partition, Written]], tuple[list[memoryview], Mapping[Partition, tuple[int, ...]]]],
     ) -> None:
         """Append what the file does not hold yet of the records from ``begins`` to ``ends``.
 
-        ``lines_of`` gives the lines of those that are not before the offsets it is given. It is asked under the lock,
-        because only then it is known what others have written.
+        ``lines_of`` gives the lines of those that are not held by what it is given, and which are refused from now on.
+        It is asked under the lock, because only then it is known what others have written.
         """
         with self._locked() as descriptor:
             if not _is_regular(descriptor):
-                self.write(descriptor, lines_of({}))
+                self.write(descriptor, lines_of({})[0])
                 return
             known = self._settled(descriptor)
             for partition, begin in begins.items():
@@ -84,8 +84,11 @@ class SinkFile:
                 for partition in ends
                 if (self.connector, *partition) in known
             }
-            pieces = lines_of({partition: written.next_offset for partition, written in held.items()})
-            after = {(self.connector, *partition): _after(held.get(partition), end) for partition, end in ends.items()}
+            pieces, refused = lines_of(held)
+            after = {
+                (self.connector, *partition): _after(held.get(partition), end, refused.get(partition, ()))
+                for partition, end in ends.items()
+            }
             note = Note(os.fstat(descriptor).st_size, sum(map(len, pieces)), checksum_of(pieces), known, after)
             self._write_note(note)
             self.write(descriptor, pieces)
@@ -165,8 +168,9 @@ def _is_reset(committed: int | None, written: Written) -> bool:
     return written.committed is not None and (committed is None or committed < written.committed)
 
 
-def _after(held: Written | None, end: int) -> Written:
-    return Written(end) if held is None else Written(max(end, held.next_offset), held.committed)
+def _after(held: Written | None, end: int, refused: tuple[int, ...]) -> Written:
+    held = Written(end) if held is None else held
+    return Written(max(end, held.next_offset), held.committed, refused)
 
 
 def _is_regular(descriptor: int) -> bool:

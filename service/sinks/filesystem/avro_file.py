@@ -171,6 +171,8 @@ class _Encoder:
             return pc.fill_null(values, b"\0" * document["size"]).cast(pa.binary())
         if kind == "enum":
             found = pc.index_in(values, value_set=pa.array(document["symbols"], pa.string()))
+            if found.null_count > values.null_count:
+                raise pa.ArrowInvalid(f"a text is none of the symbols of enum {document['name']}")
             return zigzag(pc.fill_null(found, 0).to_numpy().astype(np.int64))
         if kind == "array":
             return _blocks(values, self._encoded(values.values, document["items"], namespace))

@@ -32,6 +32,8 @@ class Entry:
     """Finished files and the names they get."""
     shape: str | None = None
     """What the last files' values were, for compatibility with those to come."""
+    refused: tuple[int, ...] = ()
+    """Offsets below ``next_offset`` whose records are in no file, and may have no dead letter yet."""
 
 
 @dataclass(slots=True)
@@ -56,7 +58,7 @@ class CommitLog:
                 entry = Entry(1, adopted())
             else:
                 self._name_files(last)
-                entry = Entry(last.number + 1, last.next_offset, shape=last.shape)
+                entry = Entry(last.number + 1, last.next_offset, shape=last.shape, refused=last.refused)
             if self._append(entry):
                 return entry
 
@@ -71,11 +73,13 @@ class CommitLog:
             return _parsed(content, path)
         return None
 
-    def commit(self, next_offset: int, moves: Sequence[tuple[str, str]], shape: str | None) -> None:
+    def commit(
+        self, next_offset: int, moves: Sequence[tuple[str, str]], shape: str | None, refused: Sequence[int]
+    ) -> None:
         """Commit finished files all at once, then give them their names. Raises StartAnew when fenced."""
         if self.head is None:
             raise StartAnew(f"{self.folder}: not claimed")
-        entry = Entry(self.head.number + 1, next_offset, tuple(moves), shape)
+        entry = Entry(self.head.number + 1, next_offset, tuple(moves), shape, tuple(refused))
         if not self._append(entry, before_removal=self._name_files):
             raise StartAnew(
                 f"{self.folder}: another task has taken the partition over; it goes on from the last commit"
@@ -124,7 +128,8 @@ def _parsed(content: bytes, path: str) -> Entry:
     try:
         found = json.loads(content)
         moves = tuple((str(source), str(target)) for source, target in found["moves"])
-        return Entry(int(found["number"]), found["next_offset"], moves, found["shape"])
+        refused = tuple(map(int, found.get("refused", ())))
+        return Entry(int(found["number"]), found["next_offset"], moves, found["shape"], refused)
     except (KeyError, TypeError, ValueError) as error:
         raise Fatal(
             f"'{path}' is no entry of this sink's log: restore it, or remove its folder to go by names"

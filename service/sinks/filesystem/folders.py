@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -18,6 +16,7 @@ import pyarrow.compute as pc
 from service.sinks.batch import Form, RefusalReason, SinkBatch
 from service.sinks.filesystem.config import FilesConfig
 from service.sinks.filesystem.path_format import folders_of
+from service.sinks.json_columns import field_of_json, text_of_json
 from service.sinks.shapes import ShapeError, field_of
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -84,34 +83,8 @@ def _whole(batch: SinkBatch, name: str) -> Any:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _is_text_of_json(batch: SinkBatch, values: Any) -> bool:
+def _istext_of_json(batch: SinkBatch, values: Any) -> bool:
     return batch.value.form is Form.JSON and pa.types.is_string(values.type)
-
-
-def _field_of_json(texts: Any, path: str) -> list[Any]:
-    """The values of a field of JSON texts, None where there is none. All texts are read at once."""
-    head, *rest = path.split(".")
-    joined = ",".join(text or "null" for text in texts.to_pylist())
-    try:
-        rows = msgspec.json.decode(f"[{joined}]")
-    except msgspec.ValidationError:  # somewhere is a number beyond all doubles, which may be of another field
-        rows = json.loads(f"[{joined}]", parse_int=_counted)
-    # What is no object has no fields.
-    found = [row.get(head) if isinstance(row, dict) else None for row in rows]
-    for name in rest:
-        found = [each.get(name) if isinstance(each, dict) else None for each in found]
-    return found
-
-
-def _counted(text: str) -> int | float:
-    """Python makes no number of more digits by itself, nor does anybody name a folder by them."""
-    return int(text) if len(text) <= _NAME_BYTES_MAX else float(text)
-
-
-def _text_of_json(value: str | int | None) -> str | None:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return None if value is None else str(value)
 
 
 def _by_fields(
@@ -134,17 +107,17 @@ def _by_fields(
 def _texts(batch: SinkBatch, values: Any, path: str, found: Placed) -> Any:
     """Texts of a field, null where it is null; others than whole numbers, texts, booleans and dates are refused."""
     message = f"field '{path}' names no folder: only whole numbers, texts, booleans and dates do"
-    if not _is_text_of_json(batch, values):
+    if not _istext_of_json(batch, values):
         column = field_of(values, path)
         if not any(is_of(column.type) for is_of in _FOLDER_TYPES):
             raise ShapeError(RefusalReason.WRONG_TYPE, message)
         return column.cast(pa.string())
     texts: list[str | None] = []
     unfit = np.zeros(len(batch), dtype=bool)
-    for row, value in enumerate(_field_of_json(values, path)):
+    for row, value in enumerate(field_of_json(values, path)):
         is_odd = not (value is None or isinstance(value, (str, int)))
         unfit[row] = is_odd
-        texts.append(None if is_odd else _text_of_json(value))
+        texts.append(None if is_odd else text_of_json(value))
     found.refuse(batch, unfit, RefusalReason.WRONG_TYPE, message)
     return pa.array(texts, pa.string())
 
@@ -174,9 +147,9 @@ def _times(batch: SinkBatch, values: Any, config: FilesConfig, found: Placed, *,
 
 
 def _field_times(batch: SinkBatch, values: Any, path: str) -> Any:
-    if not _is_text_of_json(batch, values):
+    if not _istext_of_json(batch, values):
         return _milliseconds(field_of(values, path))
-    found = [_instant(each) if isinstance(each, str) else each for each in _field_of_json(values, path)]
+    found = [_instant(each) if isinstance(each, str) else each for each in field_of_json(values, path)]
     is_number = (type(each) is int and abs(each) <= _YEAR_9999_MS for each in found)
     return pa.array([each if is_int else None for each, is_int in zip(found, is_number, strict=True)], pa.int64())
 

@@ -1,8 +1,8 @@
 """``FileSystemSink``: topics as files of HDFS, folders or object storage, each record in exactly one of them.
 
 The log beside the files says what is committed (``commit_log``). ``open`` begins where the group says, even where the
-log is further: what was refused there is still to be told. What was gathered and not committed is given up with the
-task, and its records come again.
+log is further: what was refused there is still to be told, or to be written where it is fit by now. What was gathered
+and not committed is given up with the task, and its records come again.
 """
 
 from __future__ import annotations
@@ -144,11 +144,14 @@ class FilesSink(SinkConnector[FilesConfig]):
             offsets: npt.NDArray[np.int64] = part.records.column("offset").to_numpy()
             if offsets[0] < files.begin:
                 raise Fatal(self._of_another_topic(partition, int(offsets[0]), files.begin))
+            noted = _noting(part, files, offsets)
             first = int(np.searchsorted(offsets, files.next_offset))
-            if first:
-                self._fitting(files, part.slice(0, first), now)  # in files, or refused and perhaps not told yet
+            if first and files.pending:
+                again = np.flatnonzero(np.isin(offsets[:first], list(files.pending)))
+                self._take(files, noted.take(again), offsets[again], now, into=files.take_refused)
+                files.pending.difference_update(offsets[again].tolist())
             if first < len(offsets):
-                self._take(files, part.slice(first, len(offsets) - first), offsets[first:], now)
+                self._take(files, noted.slice(first, len(offsets) - first), offsets[first:], now, into=files.take)
                 files.next_offset = int(offsets[-1]) + 1
 
     def _of_another_topic(self, partition: Partition, offset: int, begin: int) -> str:
@@ -159,8 +162,16 @@ class FilesSink(SinkConnector[FilesConfig]):
             f"{self.config.url}, then restart the task"
         )
 
-    def _take(self, files: PartitionFiles, batch: SinkBatch, offsets: npt.NDArray[np.int64], now: Moment) -> None:
-        fitting = self._fitting(files, batch, now)
+    def _take(
+        self,
+        files: PartitionFiles,
+        batch: SinkBatch,
+        offsets: npt.NDArray[np.int64],
+        now: Moment,
+        *,
+        into: Callable[..., None],
+    ) -> None:
+        fitting = self._fitting(files, batch, now) if len(offsets) else None
         if fitting is None:
             return
         written, found, shape, is_fit = fitting
@@ -169,7 +180,7 @@ class FilesSink(SinkConnector[FilesConfig]):
             found = replace(found, codes=found.codes[is_fit], times_ms=times)
             written, offsets = written.filter(pa.array(is_fit)), offsets[is_fit]
         if len(offsets):
-            files.take(written, offsets, found, shape=shape, now=now)
+            into(written, offsets, found, shape=shape, now=now)
 
     def _fitting(
         self, files: PartitionFiles, batch: SinkBatch, now: Moment
@@ -240,6 +251,16 @@ class FilesSink(SinkConnector[FilesConfig]):
                     safe[partition] = known
         return safe
 
+    async def committed(self, offsets: Offsets) -> None:
+        """Forget what was refused before: its dead letters are written."""
+
+        def forget() -> None:
+            for partition, offset in offsets.items():
+                if partition in self._partitions:
+                    self._partitions[partition].forget_refused(offset)
+
+        await self._run(forget)
+
     async def close(self, partitions: Collection[Partition]) -> None:
         """Give up what is not committed: its records come again, to whoever gets the partitions."""
         await self._thread.run_always(lambda: self._give_up(partitions))
@@ -278,6 +299,16 @@ class FileSystemSink(FilesSink):
     """Writes files to HDFS, to folders or to object storage."""
 
     config_class = FileSystemSinkConfig
+
+
+def _noting(batch: SinkBatch, files: PartitionFiles, offsets: npt.NDArray[np.int64]) -> SinkBatch:
+    """The records of a partition; which of them are refused is noted with its files."""
+
+    def refuse(row: int, reason: str, message: str) -> None:
+        files.refused.add(int(offsets[row]))
+        batch.refuse(row, reason, message)
+
+    return replace(batch, refuse=refuse)
 
 
 def _drop(partitions: Sequence[PartitionFiles]) -> None:

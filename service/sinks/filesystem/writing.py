@@ -92,6 +92,10 @@ class PartitionFiles:
     """Of the first record that it has not taken; those before it are passed over."""
     committed: int | None = None
     """The offset before which all is in files that are committed."""
+    refused: set[int] = field(default_factory=set)
+    """Offsets of records that were refused since the group has committed."""
+    pending: set[int] = field(default_factory=set)
+    """Those of them that whoever had the partition before has noted, and that have not come again."""
     records: int = 0
     """In open files."""
     is_full: bool = False
@@ -105,6 +109,8 @@ class PartitionFiles:
     _gathered: Gathered = field(default_factory=Gathered)
     _first_time_ms: int | None = None
     _last_offset: int = -1
+    _retaken: set[int] = field(default_factory=set)
+    """What `take_refused` has in hand."""
     _claimed: int = 0
     """Number of this task's claim; names of its temporary files begin with it."""
     _log: CommitLog = field(init=False)
@@ -129,8 +135,8 @@ class PartitionFiles:
         """Take the partition over; the offset to begin at, None where there is none.
 
         ``group_offset``: what the group has committed. All before it is in files, or was refused and told, or is to be
-        skipped because somebody says so. What lies between it and the files' end is not written again, but looked at:
-        what was refused there may still have to be told.
+        skipped because somebody says so. Of what lies between it and the files' end only that is taken which was
+        refused: it may still have to be told, or have been what failed the task, and be fit by a config of now.
         """
         entry: Entry = self._log.claim(self._adopted)
         self._claimed = entry.number
@@ -142,6 +148,8 @@ class PartitionFiles:
         self.next_offset = self.committed or 0
         begin = self.committed if group_offset is None else group_offset
         self.begin = begin or 0
+        self.pending = {offset for offset in entry.refused if offset >= (group_offset or 0)}
+        self.refused = set(self.pending)
         return begin
 
     def end(self) -> int | None:
@@ -274,7 +282,8 @@ class PartitionFiles:
         for code in np.flatnonzero(lasts >= 0).tolist():
             first, last = int(firsts[code]), int(lasts[code])
             file = self._files.setdefault(placed.names[code], _OpenFile(len(self._files), first, last))
-            file.end, numbers[code] = last, file.number
+            # Null and an empty text are two codes and one folder.
+            file.begin, file.end, numbers[code] = min(file.begin, first), max(file.end, last), file.number
             file.size_bytes += int(added[code])
             self.is_full |= 0 < self.config.flush_size_bytes <= file.size_bytes
         self._gathered.add(values.slice(begin, end - begin), numbers[codes])
@@ -332,8 +341,24 @@ class PartitionFiles:
         # From here on the files are the log's: an error does not tell whether they are committed.
         self._files, self.records, self.is_full, self._first_time_ms = {}, 0, False, None
         self._gathered.clear()
-        self._log.commit(self._last_offset + 1, list(moves.values()), self.shape.text())
-        self.committed = self._last_offset + 1
+        end = max(self._last_offset + 1, self.committed or 0)  # what was refused before may lie behind
+        self.refused -= {offset for offset in self._retaken if offset <= self._last_offset}
+        refused = sorted(offset for offset in self.refused if offset < end)
+        self._log.commit(end, list(moves.values()), self.shape.text(), refused)
+        self.committed = end
+
+    def take_refused(
+        self, values: Any, offsets: npt.NDArray[np.int64], placed: Placed, *, shape: Shape, now: Moment
+    ) -> None:
+        """Add records that were refused before and are fit now, and commit them: what comes behind them is in files."""
+        self._retaken.update(offsets.tolist())
+        self.take(values, offsets, placed, shape=shape, now=now)
+        self.commit()
+        self._retaken.clear()
+
+    def forget_refused(self, before: int) -> None:
+        """The group has committed, and the dead letters were written before that."""
+        self.refused = {offset for offset in self.refused if offset >= before}
 
     def _finished(self, folder: str, file: _OpenFile, writing: _Writing) -> tuple[str, str]:
         """Its path, and the name that it gets."""

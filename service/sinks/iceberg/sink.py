@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.table import Table
 
 from service.sinks.batch import RefusalReason
@@ -33,7 +34,7 @@ from service.sinks.iceberg.catalog import Lake
 from service.sinks.iceberg.config import IcebergSinkConfig, is_table_name
 from service.sinks.iceberg.evolution import created
 from service.sinks.iceberg.fitting import Fitting, has_way, misfit
-from service.sinks.iceberg.routing import routed
+from service.sinks.iceberg.routing import chosen, is_routed, no_text, routed, texts_of_json
 from service.sinks.iceberg.schemaless import column_of_texts
 from service.sinks.iceberg.table import IcebergTable, offset_in, offsets_key
 from service.sinks.own_thread import OwnThread
@@ -64,8 +65,8 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
         self._context: SinkContext | None = None
         self._tables: dict[str, IcebergTable] = {}
         """Those that were written to last at the end."""
-        self._forgotten: dict[str, Any] = {}
-        """The Arrow schemas of tables that are no more kept; equal ones are one object."""
+        self._forgotten: set[str] = set()
+        """Names of tables that were written to and are no more kept."""
         self._begins: dict[Partition, int] = {}
         """Where the task was told to begin; what comes from before is of another topic of the same name."""
         self._records = self._bytes = 0
@@ -159,7 +160,7 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
         self._tables[name] = IcebergTable(
             self._lake, self.config, keys, context.connector, context.clock, context.note_progress, loaded
         )
-        self._forgotten.pop(name, None)
+        self._forgotten.discard(name)
         return self._tables[name]
 
     async def put(self, batch: SinkBatch) -> None:
@@ -195,11 +196,32 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
     def _take(self, partition: Partition, batch: SinkBatch, offsets: Numbers) -> None:
         is_fit = self._with_values(batch)
         try:
-            values = self._columns(batch, is_fit)
-            for name, is_here in self._routes(batch, values, is_fit):
+            if batch.value.form is Form.JSON and batch.value.schema is None and is_routed(self.config):
+                self._take_untyped(partition, batch, offsets, is_fit)
+                return
+            values = self._columns(batch, is_fit, self.config.names)
+            for name, is_here in self._within(batch, routed(values, self.config, is_fit)):
                 self._write(name, partition, batch, values, offsets=offsets, is_here=is_here)
         except ShapeError as error:
             _refuse(batch, is_fit, error.reason, str(error))
+
+    def _take_untyped(self, partition: Partition, batch: SinkBatch, offsets: Numbers, is_fit: Mask) -> None:
+        """JSON without a schema: each table's records have types of their own, whatever comes beside them."""
+        column, path = _whole(batch), self.config.iceberg_tables_route_field or ""
+        is_object: Any = pc.starts_with(pc.ascii_ltrim_whitespace(column), "{")
+        is_odd = ~pc.fill_null(is_object, False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - a scalar
+        _refuse(batch, is_odd & is_fit, RefusalReason.WRONG_TYPE, _ODD)
+        texts, unfit = texts_of_json(column, path)
+        _refuse(batch, unfit & is_fit, RefusalReason.WRONG_TYPE, no_text(path))
+        is_fit &= ~(is_odd | unfit)
+        for name, is_here in self._within(batch, chosen(texts, self.config, is_fit)):
+            rows = np.flatnonzero(is_here)
+            part, is_part = batch.take(rows), np.ones(len(rows), dtype=bool)
+            try:
+                values = self._columns(part, is_part, (name,))
+                self._write(name, partition, part, values, offsets=offsets[rows], is_here=is_part)
+            except ShapeError as error:
+                _refuse(part, is_part, error.reason, str(error))
 
     def _with_values(self, batch: SinkBatch) -> Mask:
         """Which rows have a value; the others are refused or passed over."""
@@ -210,14 +232,13 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
             _refuse(batch, ~has_value, RefusalReason.NULL_VALUE, message)
         return has_value
 
-    def _columns(self, batch: SinkBatch, is_fit: Mask) -> Any:
-        """The values as a struct column; refuses those that are not of their schema."""
-        chunked: Any = batch.records.column("value")
-        column = chunked.chunk(0) if chunked.num_chunks == 1 else chunked.combine_chunks()
+    def _columns(self, batch: SinkBatch, is_fit: Mask, names: Sequence[str]) -> Any:
+        """The values as a struct column, for tables of these names; refuses those that are not of their schema."""
+        column = _whole(batch)
         if batch.value.form is not Form.JSON:
             return _struct(column)
         if batch.value.schema is None:
-            values, unfit, changed = column_of_texts(column, self._place_of_types())
+            values, unfit, changed = column_of_texts(column, self._place_of_types(names))
             _refuse(batch, unfit & is_fit, RefusalReason.WRONG_TYPE, _ODD)
             for row, path in changed.items():
                 batch.refuse(row, RefusalReason.OUT_OF_RANGE, misfit(path, pa.float64()))
@@ -230,11 +251,9 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
         is_fit &= ~unfit
         return _struct(values)
 
-    def _place_of_types(self) -> Callable[[Any], bool]:
+    def _place_of_types(self, names: Sequence[str]) -> Callable[[Any], bool]:
         """Whether records of an Arrow type have a place in one of the tables; where there are none yet, all have."""
-        named = [table for table in map(self._table, self.config.names) if table is not None]
-        others = () if named else {id(schema): schema for schema in self._forgotten.values()}.values()
-        goals = [*(table.arrow_schema for table in named or self._tables.values()), *others]
+        goals = [table.arrow_schema for table in map(self._table, names) if table is not None]
         is_folded = self.config.iceberg_tables_schema_case_insensitive
         is_widened = self.config.iceberg_tables_evolve_schema_enabled
 
@@ -243,10 +262,10 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
 
         return has_place
 
-    def _routes(self, batch: SinkBatch, values: Any, is_fit: Mask) -> Iterator[tuple[str, Mask]]:
-        """Tables and the rows that go to each."""
+    def _within(self, batch: SinkBatch, found: Iterator[tuple[str, Mask]]) -> Iterator[tuple[str, Mask]]:
+        """Tables and the rows that go to each, but for names that are none, and tables that are too many."""
         room = self.config.iceberg_tables_dynamic_max
-        for name, is_here in routed(values, self.config, is_fit):
+        for name, is_here in found:
             if not is_table_name(name):
                 message = f"'{name}' names no table as namespace.table"
                 _refuse(batch, is_here, RefusalReason.REFUSED_BY_TARGET, message)
@@ -320,12 +339,11 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
     def _forget_tables(self) -> None:
         """Keep those alone that were written to last; nothing of any waits, and each table itself says how far it is.
 
-        The rest is remembered by what is asked of tables before a record has found its own: names and schemas.
+        Of the rest names are remembered, to be counted.
         """
-        schemas = {schema: schema for schema in self._forgotten.values()}
         for name in [*self._tables][: max(0, len(self._tables) - max(TABLES_MAX, len(self.config.names)))]:
-            schema = self._tables.pop(name).arrow_schema
-            self._forgotten[name] = schemas.setdefault(schema, schema)
+            del self._tables[name]
+            self._forgotten.add(name)
 
     async def close(self, partitions: Collection[Partition]) -> None:
         """Give up what is not committed: its records come again, to whoever gets the partitions."""
@@ -347,6 +365,11 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
         """Drop what waits; a put under way ends first, by itself."""
         lake, self._lake = self._lake, None
         self._thread.end(lambda: None if lake is None else lake.catalog.close())
+
+
+def _whole(batch: SinkBatch) -> Any:
+    chunked: Any = batch.records.column("value")
+    return chunked.chunk(0) if chunked.num_chunks == 1 else chunked.combine_chunks()
 
 
 def _struct(column: Any) -> Any:

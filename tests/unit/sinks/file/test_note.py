@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from service.sinks.contract import Fatal
-from service.sinks.file.note import note_path
+from service.sinks.contract import Fatal, Partition
+from service.sinks.file.note import Written, note_path
 from service.sinks.file.writing import FileBusy, SinkFile
 
-PARTITION = ("lines", 0)
+PARTITION: Partition = ("lines", 0)
 
 
 class Dead(BaseException):
@@ -27,8 +27,9 @@ def numbered(begin: int, end: int) -> list[bytes]:
 def append(file: SinkFile, begin: int, end: int) -> None:
     """Append the lines of these records, those that the file does not hold."""
 
-    def lines_of(held: Mapping[tuple[str, int], int]) -> list[memoryview]:
-        return [memoryview(b"".join(numbered(max(begin, held.get(PARTITION, 0)), max(end, held.get(PARTITION, 0)))))]
+    def lines_of(held: Mapping[Partition, Written]) -> tuple[list[memoryview], Mapping[Partition, tuple[int, ...]]]:
+        known = held.get(PARTITION, Written(0)).next_offset
+        return [memoryview(b"".join(numbered(max(begin, known), max(end, known))))], {}
 
     file.append({PARTITION: begin}, {PARTITION: end}, lines_of)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -32,15 +35,18 @@ def rows(of: str, begin: int, *values: dict[str, Any], refused: list[tuple[int, 
     return batch_of(column, begin=begin, schema=of, form=Form.RECORD, refused=refused)
 
 
-async def written(folder: Path, mode: str, *batches: SinkBatch, flush_size: int = 100) -> list[list[dict[str, Any]]]:
+async def written(folder: Path, mode: str, *batches: SinkBatch, form: str = "Parquet") -> list[list[dict[str, Any]]]:
     """The rows of each file that was committed, and, last, those of the one that is still open."""
-    config = config_of(folder, format__class="ParquetFormat", schema__compatibility=mode, flush__size=str(flush_size))
+    config = config_of(folder, format__class=f"{form}Format", schema__compatibility=mode, flush__size="100")
     async with running(config) as sink:
         begin = (await sink.open({HERE: None})).get(HERE, 0)
         for batch in batches:
             if batch.records.column("offset")[0].as_py() >= begin:
                 await sink.put(batch)
         sink._partitions[HERE].commit()
+    if form == "Avro":
+        opened = [BytesIO(file.read_bytes()) for file in sorted((folder / "topics").rglob("*.avro"))]
+        return [[cast("dict[str, Any]", row) for row in fastavro.reader(file)] for file in opened]
     files = sorted((folder / "topics").rglob("*.parquet"))
     return [pq.read_table(file, partitioning=None).to_pylist() for file in files]
 
@@ -100,3 +106,99 @@ async def test_a_missing_field_without_default_is_refused(tmp_path: Path) -> Non
     batches = rows(needed, 0, {"n": 1, "k": "k"}), rows(other, 1, {"n": 2, "m": None}, refused=refused)
     assert await written(tmp_path, "FORWARD", *batches) == [[{"n": 1, "k": "k"}]]
     assert "value.k: is missing, and has no default" in refused[0][2]
+
+
+def enum(*symbols: str) -> Any:
+    """A type of texts."""
+    return {"type": "enum", "name": "Colour", "symbols": symbols}
+
+
+def listed(items: Any) -> Any:
+    """A type of lists."""
+    return {"type": "array", "items": items}
+
+
+def mapped(values: Any) -> Any:
+    """A type of maps."""
+    return {"type": "map", "values": values}
+
+
+MORE = [
+    pytest.param(enum("RED"), "RED", enum("RED", "BLUE"), "BLUE", id="a symbol of an enum"),
+    pytest.param(enum("RED"), "RED", "string", "green", id="any text"),
+    pytest.param(listed(enum("RED")), ["RED"], listed(enum("RED", "BLUE")), ["RED", "BLUE"], id="of items"),
+    pytest.param(listed("long"), [1], listed(["null", "long"]), [7, None], id="a null in a list"),
+    pytest.param(mapped("long"), [("a", 1)], mapped(["null", "long"]), [("a", None)], id="a null in a map"),
+    pytest.param(
+        listed(listed("long")),
+        [[1]],
+        listed(listed(["null", "long"])),
+        [[1], [None, 2]],
+        id="a null in a list of lists",
+    ),
+]
+"""Types of a file, of records that may hold more, and a value of each. Arrow has one type for both of nearly all."""
+
+
+@pytest.mark.parametrize(("narrow", "plain", "wide", "more"), MORE)
+@pytest.mark.parametrize("form", ["Avro", "Parquet"])
+async def test_what_the_file_has_no_room_for_is_never_another_value(  # noqa: PLR0917 - parameters
+    form: str, narrow: Any, plain: Any, wide: Any, more: Any, tmp_path: Path
+) -> None:
+    """A record that may hold more is newer: its file has room for it. Where none may begin, it alone is refused."""
+    few, many = schema({"name": "v", "type": narrow}), schema({"name": "v", "type": wide})
+    for mode in ("BACKWARD", "FULL", "FORWARD"):
+        refused: list[tuple[int, str, str]] = []
+        batches = (
+            rows(few, 0, {"v": plain}),
+            rows(many, 1, {"v": plain}, {"v": more}, {"v": plain}, refused=refused),
+            rows(few, 4, {"v": plain}),
+        )
+        found = [
+            [as_pairs(row["v"]) for row in file] for file in await written(tmp_path / mode, mode, *batches, form=form)
+        ]
+        if mode == "FORWARD":
+            assert found == [[plain] * 4]
+            assert [row for row, *_ in refused] == [1]
+        else:
+            assert (found, refused) == ([[plain], [plain, more, plain, plain]], [])
+
+
+def as_pairs(value: Any) -> Any:
+    """Maps as Arrow has them."""
+    return list(value.items()) if isinstance(value, dict) else value
+
+
+@pytest.mark.parametrize("form", ["Avro", "Parquet"])
+async def test_microseconds_that_the_file_has_not_are_refused(form: str, tmp_path: Path) -> None:
+    """Both are whole numbers to Connect; those that are whole milliseconds fit."""
+    refused: list[tuple[int, str, str]] = []
+    millis, micros = (
+        schema({"name": "at", "type": {"type": "long", "logicalType": f"local-timestamp-{unit}"}})
+        for unit in ("millis", "micros")
+    )
+    whole, cut = datetime(2026, 1, 1, 0, 0, 0, 123_000), datetime(2026, 1, 1, 0, 0, 0, 123_456)  # noqa: DTZ001 - local
+    batches = rows(millis, 0, {"at": whole}), rows(micros, 1, {"at": cut}, {"at": whole}, refused=refused)
+    assert await written(tmp_path, "BACKWARD", *batches, form=form) == [[{"at": whole}, {"at": whole}]]
+    assert [row for row, *_ in refused] == [0]
+
+
+async def test_numbers_that_are_none_get_wider(tmp_path: Path) -> None:
+    """A NaN of 32 bits is one of 64."""
+    wide, narrow = schema({"name": "n", "type": "double"}), schema({"name": "n", "type": "float"})
+    batches = rows(wide, 0, {"n": 0.5}), rows(narrow, 1, {"n": float("nan")}, {"n": float("inf")})
+    [[_, nan, infinite]] = await written(tmp_path, "BACKWARD", *batches)
+    assert nan["n"] != nan["n"]
+    assert infinite == {"n": float("inf")}
+
+
+async def test_a_time_of_day_is_no_instant(tmp_path: Path) -> None:
+    """Though both are whole numbers to Connect: what Arrow does not make of each other is refused."""
+    refused: list[tuple[int, str, str]] = []
+    instant, time = (
+        schema({"name": "at", "type": {"type": "long", "logicalType": f"{what}-micros"}})
+        for what in ("timestamp", "time")
+    )
+    batches = rows(instant, 0, {"at": 5}), rows(time, 1, {"at": 5}, refused=refused)
+    assert len(await written(tmp_path, "BACKWARD", *batches)) == 1
+    assert "value.at: time64[us] where the file has timestamp[us, tz=UTC]" in refused[0][2]

@@ -8,7 +8,7 @@ from typing import Any
 
 from fetchers.sdk.reach import AllowedPaths
 from service.sinks.filesystem.stores import LocalStore
-from tests.unit.sinks.filesystem.files_runs import HERE, FixedClock, batch_of, commits, config_of, found, running
+from tests.unit.sinks.filesystem.files_runs import HERE, FixedClock, batch_of, commits, config_of, feed, found, running
 
 MINUTE = 60_000
 BEGIN = 1_774_749_000_000
@@ -92,3 +92,18 @@ async def test_a_record_without_a_time_is_refused_alone(tmp_path: Path) -> None:
         await sink.put(batch)
     assert [(row, reason) for row, reason, _ in refused] == [(1, "missing_timestamp")]
     assert numbers_in(tmp_path) == {f"{FOLDER}/at=0245/orders+0+0000000000+0000000002.json": [0, 2]}
+
+
+async def test_null_and_an_empty_text_are_one_folder(tmp_path: Path) -> None:
+    """Whose file is named by the first and the last record of both."""
+    rows = [{"kind": ""}, {"kind": None}, {"kind": None}, {"kind": ""}]
+    for number, order in enumerate((rows, rows[1:3] + rows[:2], rows[::-1])):
+        folder = tmp_path / str(number)
+        config = config_of(
+            folder, partitioner__class="FieldPartitioner", partition__field__name="kind", flush__size="4"
+        )
+        async with running(config) as sink:
+            await feed(sink, order)
+        assert found(folder) == {
+            "orders/kind=__HIVE_DEFAULT_PARTITION__/orders+0+0000000000+0000000003.json": order,
+        }

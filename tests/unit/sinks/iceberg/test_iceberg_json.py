@@ -105,3 +105,66 @@ async def test_numbers_of_which_none_is_held(lake: LakeFolder) -> None:
     async with lake.running() as sink:
         refused = await put(sink, [{"n": 2**64 + 1}, {"n": 10**400}])
     assert [(row, reason) for row, reason, _ in refused] == [(0, "out_of_range"), (1, "out_of_range")]
+
+
+ROUTING: dict[str, Any] = {
+    "iceberg__tables": "",
+    "iceberg__tables__dynamic___enabled": "true",
+    "iceberg__tables__route___field": "to.table",
+}
+PATTERNS: dict[str, Any] = {
+    "iceberg__tables": "shop.a,shop.b",
+    "iceberg__tables__route___field": "to.table",
+    "iceberg__table__shop__a__route___regex": "shop.a|both",
+    "iceberg__table__shop__b__route___regex": "shop.b|both",
+}
+
+
+@pytest.mark.parametrize("routing", [ROUTING, PATTERNS], ids=["dynamic", "patterns"])
+@pytest.mark.parametrize("is_apart", [True, False])
+async def test_records_of_several_tables_give_each_other_no_types(
+    lake: LakeFolder, routing: dict[str, Any], *, is_apart: bool
+) -> None:
+    """Nor columns: what one table has as a number may be a text, a double or a struct in another."""
+
+    def record(table: str, **fields: Any) -> dict[str, Any]:
+        return {"to": {"table": f"shop.{table}"}, **fields}
+
+    values = [
+        record("a", v=1, w=2**53 + 1),
+        record("b", v="text", w=0.5, only_b=True),
+        record("a", v=2, w=1, deep={"x": 1}),
+        record("b", v="more", w=1, deep="deep"),
+        record("a", v="odd", w=1),
+        record("b", v=7, w=1),
+    ]
+    async with lake.running(iceberg__tables__evolve___schema___enabled="true", **routing) as sink:
+        if is_apart:
+            refused = [
+                (begin, told) for begin in range(6) for told in await put(sink, values[begin : begin + 1], begin=begin)
+            ]
+            assert [begin for begin, _ in refused] == [4, 5]
+        else:
+            assert [row for row, _, _ in await put(sink, values)] == [4, 5]
+        assert not await put(sink, values[:4], begin=6)
+    tables = [LakeFolder(lake.folder, f"shop.{name}") for name in "ab"]
+    assert tables[0].rows("v", "w") == sorted([(1, 2**53 + 1), (2, 1)] * 2, key=repr)
+    assert tables[1].rows("v", "w", "only_b", "deep") == sorted(
+        [("text", 0.5, True, None), ("more", 1.0, None, "deep")] * 2, key=repr
+    )
+    assert {*tables[0].table.schema().column_names} == {"to", "to.table", "v", "w", "deep", "deep.x"}
+    assert isinstance(tables[0].table.schema().find_type("w"), LongType)
+
+
+async def test_a_route_that_is_no_text_refuses_its_record_alone(lake: LakeFolder) -> None:
+    """Whatever the others have; one without the field is passed over."""
+    values: list[Any] = [
+        {"to": {"table": table}, "n": n} for n, table in enumerate(["shop.a", 1.5, ["x"], {}, "shop.a"])
+    ]
+    values += [{"n": 5}, {"to": 7}, 8, {"to": {"table": 9}, "n": 9}]
+    async with lake.running(**ROUTING) as sink:
+        refused = await put(sink, values)
+    told = {row: message.partition(",")[0] for row, _, message in refused}
+    no_text, no_table = "field 'to.table'", "'9' names no table as namespace.table"
+    assert told == {1: no_text, 2: no_text, 3: no_text, 7: "the payload is no object", 8: no_table}
+    assert LakeFolder(lake.folder, "shop.a").rows() == [0, 4]
