@@ -149,12 +149,22 @@ class SourceOffsetAccess:
     async def alter(self, name: str, config: Properties, offsets: Sequence[OffsetEntry]) -> Altered:
         """Fence what may still write, then write."""
         entries = source_entries(offsets)
-        forgotten_with = await _answered(self.check(config, entries), _HANGING)
+        left_seconds, loop = CHECK_SECONDS_MAX, asyncio.get_running_loop()
+
+        async def answered(asked: Awaitable[T]) -> T:
+            nonlocal left_seconds  # of all that this request asks the connector: REST waits for no longer
+            began_at = loop.time()
+            try:
+                return await _answered(asked, _HANGING, seconds_max=left_seconds)
+            finally:
+                left_seconds -= loop.time() - began_at
+
+        forgotten_with = await answered(self.check(config, entries))
 
         async def forgotten(
             partition: Mapping[str, Any], stored: Sequence[Mapping[str, Any]]
         ) -> Sequence[Mapping[str, Any]]:
-            return await _answered(forgotten_with(partition, stored), _HANGING)
+            return await answered(forgotten_with(partition, stored))
 
         try:
             await self._fence(name, config)
@@ -285,10 +295,10 @@ async def _clients(clients_of: ClientsOf, role: str, config: Properties) -> Kafk
     return await asyncio.to_thread(clients_of, role, config)
 
 
-async def _answered(asked: Awaitable[T], silent: str) -> T:
+async def _answered(asked: Awaitable[T], silent: str, *, seconds_max: float = CHECK_SECONDS_MAX) -> T:
     """What a connector's own code says. Raises BadRequestError with its refusal, or with ``silent`` where it hangs."""
     try:
-        async with asyncio.timeout(CHECK_SECONDS_MAX):
+        async with asyncio.timeout(seconds_max):
             return await asked
     except TimeoutError as error:
         raise BadRequestError(silent) from error

@@ -46,6 +46,8 @@ from spark_batch.transforms.shape import Misfit
 
 _CACHED = 1024
 _NULL = b"null"
+_DEFAULTS = frozenset({"default", "headrace.default"})
+"""The second is of a null that JsonConverter was told to keep: what is below reads the first alone."""
 _REASONS = {
     Reason.MISSING_FIELD: FaultReason.MISSING_FIELD,
     Reason.OUT_OF_RANGE: FaultReason.OUT_OF_RANGE,
@@ -178,16 +180,15 @@ def _changed_document(change: Change, document: Document) -> Document:
         after = change.kind(kind)
         if after == kind:
             return document
-        default = {}
-        if document.get("default") is not None:
-            raw = msgspec.json.encode(document["default"])
-            value = change.canonical(kind, canonical_of_connect(kind, raw))
-            default = {"default": json.loads(json_text(value, number=str))}
+        defaults = {}
+        for key in _DEFAULTS & {key for key, item in document.items() if item is not None}:
+            value = change.canonical(kind, canonical_of_connect(kind, msgspec.json.encode(document[key])))
+            defaults[key] = json.loads(json_text(value, number=str))
     except Unchangeable as error:
         raise Unfit(Fault(FaultReason.WRONG_TYPE, f"expected {error}")) from error
     except Inapplicable as error:
         raise Unfit(fault_of(error)) from error
-    return {**connect_type(after), "optional": document.get("optional", False), **default}
+    return {**connect_type(after), "optional": document.get("optional", False), **defaults}
 
 
 def record_of(document: Document) -> Record:
@@ -221,7 +222,7 @@ def _plan(form: FieldsForm, text: str) -> _Plan:
             is_optional = is_optional or bool(source.get("optional", False))
         field = source if each.change is None else _changed_document(each.change, source)
         is_optional = is_optional if each.is_optional is None else each.is_optional
-        kept = {key: item for key, item in field.items() if each.has_default or key != "default"}
+        kept = {key: item for key, item in field.items() if each.has_default or key not in _DEFAULTS}
         fields.append({**kept, "optional": is_optional, "field": each.name})
         found.append((each, source))
     names = [field["field"] for field in fields]

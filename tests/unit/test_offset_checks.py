@@ -16,7 +16,7 @@ from fetchers.sdk import FetchContext, FetcherConfig, Offset, Page, Partition, S
 from service.config.providers import ConfigProviders
 from service.control import OffsetChecks
 from service.herder.errors import BadRequestError
-from service.herder.offsets import SinkOffsetAccess, SourceOffsetAccess
+from service.herder.offsets import CHECK_SECONDS_MAX, CheckOffsets, SinkOffsetAccess, SourceOffsetAccess
 from service.kafka.client import KafkaSettings
 from service.sinks.contract import SinkBatch, SinkConfig, SinkConnector
 from service.worker.foreign_calls import ForeignCalls
@@ -181,6 +181,33 @@ async def test_a_request_about_a_source_that_hangs_is_refused(made: Connectors) 
 async def test_a_source_that_hangs_when_it_is_asked_what_else_to_forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """The request is refused as well."""
 
+    async def agree(_config: object, _entries: object) -> Any:
+        return lambda _partition, _stored: asyncio.Event().wait()
+
+    with pytest.raises(BadRequestError, match=SILENT):
+        await _sources(monkeypatch, agree).alter("c", {}, [(HERE, None)])
+
+
+@pytest.mark.looptime
+async def test_a_source_that_is_slow_at_each_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them together are waited for no longer than one, so that whoever asked is told before REST gives up."""
+    asked: list[object] = []
+
+    async def slow(*question: object) -> Any:
+        asked.append(question)
+        await asyncio.sleep(CHECK_SECONDS_MAX * 0.4)
+        return []
+
+    async def agree(*question: object) -> Any:
+        await slow(*question)
+        return slow
+
+    with pytest.raises(BadRequestError, match=SILENT):
+        await _sources(monkeypatch, agree).alter("c", {}, [(HERE, None)])
+    assert (len(asked), asyncio.get_running_loop().time()) == (3, CHECK_SECONDS_MAX)
+
+
+def _sources(monkeypatch: pytest.MonkeyPatch, agree: CheckOffsets) -> SourceOffsetAccess:
     class Changes:
         """Asks as the real one does, when it knows what is stored."""
 
@@ -190,19 +217,15 @@ async def test_a_source_that_hangs_when_it_is_asked_what_else_to_forget(monkeypa
         async def alter(self, _name: str, _entries: object, *, writing: object, forgotten_with: Any) -> None:
             """Ask."""
             del writing
-            await forgotten_with(HERE, [HERE, THERE])
-
-    async def agree(_config: object, _entries: object) -> Any:
-        return lambda _partition, _stored: asyncio.Event().wait()
+            for partition in (HERE, THERE):
+                await forgotten_with(partition, [HERE, THERE])
 
     async def none(*_asked: object) -> Any:
         return None
 
     monkeypatch.setattr("service.herder.offsets.OffsetChanges", Changes)
     monkeypatch.setattr("service.herder.offsets._clients", none)
-    sources = SourceOffsetAccess("g", none, none, _no_clients, agree, task_count=lambda _name: 0)
-    with pytest.raises(BadRequestError, match=SILENT):
-        await sources.alter("c", {}, [(HERE, None)])
+    return SourceOffsetAccess("g", none, none, _no_clients, agree, task_count=lambda _name: 0)
 
 
 @pytest.mark.looptime

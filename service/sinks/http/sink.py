@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -135,6 +135,9 @@ class HttpSink(SinkConnector[HttpSinkConfig]):
         names = ("topic", "original_topic", "partition", "offset")
         columns: list[list[Any]] = [batch.records.column(name).to_pylist() for name in names]
         topics, originals, partitions, offsets = columns
+        unfit = np.fromiter(map(self._is_moved, topics, keys), bool, len(batch))
+        message = "a part of the URL's path would be one or two dots, which lead to another place"
+        found.refuse(unfit, RefusalReason.UNUSABLE_ID, message)
         for row in np.flatnonzero(found.is_sent).tolist():
             url = self._url(topics[row], keys[row])
             yield _Letter(
@@ -144,6 +147,14 @@ class HttpSink(SinkConnector[HttpSinkConfig]):
     def _url(self, topic: str, key: str | None) -> str:
         url = self.config.http_api_url.replace("${topic}", quote(topic, safe=""))
         return url if key is None else url.replace("${key}", quote(key, safe=""))
+
+    def _is_moved(self, topic: str, key: str | None) -> bool:
+        """Whether the URL with these is another one than it says: clients leave dots out (RFC 3986, 5.2.4)."""
+        if topic.strip(".") and (key is None or key.strip(".")):
+            return False
+        parts = urlsplit(self.config.http_api_url).path.split("/")
+        made = (part.replace("${topic}", topic).replace("${key}", key or "") for part in parts if "${" in part)
+        return not {".", ".."}.isdisjoint(made)
 
     async def _bring(self, letters: list[_Letter], batch: SinkBatch, left: _Left, room: asyncio.Semaphore) -> None:
         """The records of one partition, in order; behind one that is to come again, all others do."""

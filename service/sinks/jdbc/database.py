@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum, auto
 from typing import Any, Protocol
@@ -23,7 +23,10 @@ _KEY_LENGTH_MAX = 255
 """Of texts and bytes in columns of a key."""
 _EXACT_IN_DOUBLE = 2**53
 _EXACT_IN_REAL = 2**24
+_WHOLE_END = 2**63
 _MICROS_OF_A_DAY = 86_400_000_000
+_NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?\s*", re.ASCII)
+_WITH_DAY, _WITH_TIME = r"[0-9]+-[0-9]+-[0-9]+[ T]", r"[0-9][ T].*[1-9]"
 _MICROS = {"s": 1_000_000, "ms": 1000, "us": 1}
 
 
@@ -50,6 +53,9 @@ class Family(Enum):
     OTHER = auto()
 
 
+NUMBERS = frozenset({Family.EXACT, Family.DOUBLE, Family.REAL})
+
+
 @dataclass(frozen=True, slots=True)
 class TargetColumn:
     """A column of a table that is written to."""
@@ -66,6 +72,12 @@ class TargetColumn:
     is_needed: bool = False
     """Whether a row without it is refused: it takes no null and has no default."""
     takes_nan: bool = True
+    reads_texts: bool = False
+    """Whether the database reads texts as values of the type, and takes one that does not fit for another value."""
+    holds_any_text: bool = False
+    """Whether a text that is no number stays what it is in a column of numbers."""
+    size_bytes: int | None = None
+    """Of bytes, where fewer are filled up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +89,11 @@ class Target:
     columns: Mapping[str, TargetColumn]
     unique: tuple[frozenset[str], ...] = ()
     """Columns of each unique index, where the database may take one for another."""
+    alike: frozenset[str] = frozenset()
+    """Of those the ones that may be the same in rows to which they are not given: with a constant default, generated,
+    or no column at all but the beginning of one, or an expression."""
+    engine: str = ""
+    """What keeps the table, where it has no transactions: what is written there is never undone."""
 
     def column(self, name: str) -> TargetColumn | None:
         """By name, in any case if one column only is written so."""
@@ -93,6 +110,8 @@ class Database(Protocol):
     locking: str
     """What a SELECT ends with that keeps its rows for the transaction."""
     calendar: Calendar
+    long_text_type: str
+    """Type of a text of any length."""
 
     @property
     def text_key_type(self) -> str:
@@ -219,6 +238,9 @@ def lost(values: Any, column: TargetColumn, calendar: Calendar) -> tuple[npt.NDA
     """Which values the column cannot hold as they are, and why; databases would refuse some, and change others."""
     mask, reason = _changed(values, column)
     unfit = np.zeros(len(values), dtype=bool) if mask is None else _known(mask)
+    if pa.types.is_floating(values.type) and not column.takes_nan:
+        is_odd = _known(pc.invert(pc.is_finite(values)))
+        unfit, reason = (unfit | is_odd), (reason if unfit.any() else "takes neither NaN nor infinity")
     is_outside = calendar.outside(values)
     if is_outside is not None and is_outside.any():
         unfit, reason = (unfit | is_outside), (reason if unfit.any() else "cannot hold a date or time so far away")
@@ -233,20 +255,35 @@ def _known(mask: Any) -> npt.NDArray[np.bool_]:
     return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=bool)
 
 
-def _changed(values: Any, column: TargetColumn) -> tuple[Any, str]:  # noqa: C901, PLR0911 - one line a type
+def _misread(values: Any, column: TargetColumn) -> tuple[Any, str] | None:
+    """What is taken for something else than it is, where values of its type may be; None where they may not."""
     kind, family = values.type, column.family
+    if column.reads_texts and (pa.types.is_string(kind) or (pa.types.is_decimal(kind) and family is Family.OTHER)):
+        return _changed_texts(values.cast(pa.string()), column)
+    if column.size_bytes is not None and pa.types.is_binary(kind):
+        is_other: Any = pc.not_equal(pc.binary_length(values), pa.scalar(column.size_bytes, pa.int32()))
+        return is_other, f"takes {column.size_bytes} bytes, and would fill up fewer"
+    if column.kind.startswith("year") and family is Family.EXACT and pa.types.is_integer(kind):
+        is_short: Any = pc.and_(pc.greater(values, pa.scalar(0, kind)), pc.less(values, pa.scalar(100, kind)))
+        return is_short, "takes it for a year of another century"
+    return None
+
+
+def _changed(values: Any, column: TargetColumn) -> tuple[Any, str]:  # noqa: C901, PLR0911 - one line a type
+    kind, family, digits = values.type, column.family, column.digits
     is_number = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    if (
-        pa.types.is_floating(kind)
-        and not column.takes_nan
-        and not (family is Family.EXACT and column.digits is not None)
-    ):
-        return pc.invert(pc.is_finite(values)), "takes neither NaN nor infinity"
-    if family is Family.EXACT and is_number and column.digits is not None:
-        if pa.types.is_decimal(kind) and kind.scale <= column.digits:
-            return None, ""
-        rounded: Any = pc.round(values, ndigits=column.digits)
-        return pc.not_equal(rounded, values), f"takes {column.digits} digits behind the point, and would round"
+    misread = _misread(values, column)
+    if misread is not None:
+        return misread
+    if family in NUMBERS and digits is not None and (is_number or (pa.types.is_integer(kind) and digits < 0)):
+        # Of PostgreSQL also whole hundreds, of MySQL also numbers of floating point.
+        is_cut = not pa.types.is_decimal(kind) or kind.scale > digits
+        is_other: Any = pc.not_equal(pc.round(values, ndigits=digits), values) if is_cut else None
+        narrow, reason = (None, "") if family is Family.EXACT else _changed(values, replace(column, digits=None))
+        if is_other is None or (narrow is not None and not pc.any(is_other).as_py()):
+            return narrow, reason
+        told = f"takes {digits} digits behind the point, and would round"
+        return (is_other if narrow is None else pc.or_(is_other, narrow)), told
     if family in {Family.DOUBLE, Family.REAL} and pa.types.is_integer(kind):
         limit = _EXACT_IN_DOUBLE if family is Family.DOUBLE else _EXACT_IN_REAL
         wide = values.cast(pa.int64())
@@ -254,7 +291,7 @@ def _changed(values: Any, column: TargetColumn) -> tuple[Any, str]:  # noqa: C90
         return outside, "has too few digits for the number"
     if family is Family.REAL and kind == pa.float64():
         again = values.cast(pa.float32(), safe=False).cast(pa.float64())
-        is_other: Any = pc.and_(pc.not_equal(again, values), pc.invert(pc.is_nan(values)))
+        is_other = pc.and_(pc.not_equal(again, values), pc.invert(pc.is_nan(values)))
         return is_other, "has too few digits for the number"
     if family in {Family.DOUBLE, Family.REAL} and pa.types.is_decimal(kind):
         is_other = [one is not None and Decimal(repr(float(one))) != one for one in values.to_pylist()]
@@ -278,3 +315,39 @@ def _length(values: Any) -> Any:
     if pa.types.is_string(values.type):
         return pc.utf8_length(values)
     return pc.binary_length(values) if pa.types.is_binary(values.type) else None
+
+
+def _changed_texts(values: Any, column: TargetColumn) -> tuple[Any, str]:
+    """Which texts a database reads as another value than they say, with a note at most; and how."""
+    family = column.family
+    if family in {Family.TEXT, Family.BINARY}:
+        return _changed(values, replace(column, reads_texts=False))
+    if family is Family.DATE:
+        return pc.match_substring_regex(values, _WITH_TIME), "takes no time of day"
+    if family is Family.TIME:
+        pattern = f":[0-9]+[.][0-9]{{{column.digits or 0}}}[0-9]*[1-9]"
+        told = f"takes {column.digits} digits of the second, and would round"
+        if column.kind.startswith("time") and not column.kind.startswith("timestamp"):
+            pattern, told = f"{pattern}|{_WITH_DAY}", f"takes {column.digits} digits of the second, and no date"
+        return pc.match_substring_regex(values, pattern), told
+    if column.kind.startswith(("enum(", "set(")):
+        is_other = [one is not None and one.isdigit() and f"'{one}'" not in column.kind for one in values.to_pylist()]
+        return pa.array(is_other, pa.bool_()), "takes it for the number of another word"
+    is_other = [one is not None and not _is_held(one, column) for one in values.to_pylist()]
+    return pa.array(is_other, pa.bool_()), "takes it for another number"
+
+
+def _is_held(text: str, column: TargetColumn) -> bool:
+    """Whether a column of numbers holds just what a text says."""
+    if not _NUMBER.fullmatch(text):
+        return column.holds_any_text
+    number = Decimal(text.strip())
+    _, figures, exponent = number.as_tuple()
+    if column.family is Family.EXACT:
+        spare = len(figures) - len("".join(map(str, figures)).rstrip("0"))
+        return not number or column.digits is None or -int(exponent) - spare <= column.digits
+    if column.family is Family.OTHER and number == int(number) and abs(number) < _WHOLE_END:
+        return True
+    with np.errstate(over="ignore"):
+        near = str(np.float32(number)) if column.family is Family.REAL else repr(float(number))
+    return Decimal(near) == number

@@ -22,6 +22,7 @@ from fetchers.toolkit.databases import connect_mysql, mysql_error
 from service.sinks.calendar import FOUR_DIGITS
 from service.sinks.jdbc.config import JdbcSinkConfig
 from service.sinks.jdbc.database import (
+    NUMBERS,
     Family,
     RowsRefused,
     Target,
@@ -32,7 +33,7 @@ from service.sinks.jdbc.database import (
 )
 from service.sinks.jdbc.rights import mysql_mend
 from service.sinks.jdbc.rows import FieldColumn, Rows
-from service.sinks.jdbc.texts import literals
+from service.sinks.jdbc.texts import literals, time_texts
 from service.sinks.json_columns import joined, text
 
 T = TypeVar("T")
@@ -64,6 +65,7 @@ _FAMILIES = dict.fromkeys(_WHOLE, Family.EXACT) | {"float": Family.REAL, "double
 _FAMILIES |= dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), Family.TEXT)
 _FAMILIES |= dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), Family.BINARY)
 _FAMILIES |= dict.fromkeys(("time", "datetime", "timestamp"), Family.TIME)
+_PLAIN_NUMBER = "^[+-]?[0-9]+([.][0-9]+)?$"
 _DIGITS_MAX = 65
 
 
@@ -72,6 +74,7 @@ class MySqlTarget:
 
     calendar = FOUR_DIGITS
     locking = " for update"
+    long_text_type = "LONGTEXT"
 
     def __init__(self, config: JdbcSinkConfig, addresses: AllowedAddresses) -> None:
         """Nothing is opened yet; ``addresses``: what may be connected to."""
@@ -191,14 +194,22 @@ class MySqlTarget:
         )
         if not columns:
             return None
-        indices = self.rows(
-            f"select index_name, column_name from information_schema.statistics where {where} and non_unique = 0"
+        indices: dict[str, set[str]] = {}
+        for index, column, length in self.rows(
+            "select index_name, column_name, sub_part from information_schema.statistics "
+            f"where {where} and non_unique = 0"
+        ):
+            indices.setdefault(index, set()).add(column if column and length is None else f"{column}({length})")
+        made = {row[0] for row in columns if "GENERATED" in str(row[5]).upper().replace("DEFAULT_GENERATED", "")}
+        found = {row[0]: _column(*row) for row in columns if row[0] not in made}
+        made |= {row[0] for row in columns if _is_constant(default=row[4], extra=str(row[5]))}
+        made |= {part for index in indices.values() for part in index if part.endswith(")")}
+        engines = self.rows(
+            "select t.engine from information_schema.tables t join information_schema.engines e on e.engine = t.engine "
+            f"where {where} and e.transactions = 'NO'"
         )
-        unique = {index: frozenset(column for other, column in indices if other == index) for index, _ in indices}
-        found = [
-            _column(*row) for row in columns if "GENERATED" not in str(row[5]).upper().replace("DEFAULT_GENERATED", "")
-        ]
-        return Target(name, {column.name: column for column in found}, tuple(unique.values()))
+        unique = tuple(map(frozenset, indices.values()))
+        return Target(name, found, unique, frozenset(made), engine="".join(engine for (engine,) in engines))
 
     def type_of(self, column: FieldColumn, *, is_key: bool) -> str:  # noqa: PLR0911 - one line a type
         """As Confluent's connector has it, but for texts and bytes of any length and the digits of finer times."""
@@ -254,6 +265,11 @@ class MySqlTarget:
 
     def prepare(self, rows: Rows, target: Target) -> None:
         """See to it that the row that is replaced is the one of the key; raises Fatal."""
+        if target.engine and self._config.insert_mode == "insert":
+            raise Fatal(
+                f"{target.name} is kept by {target.engine}, which has no transactions: rows of a put that fails would "
+                f"stay, and come again. Run: ALTER TABLE {target.name} ENGINE=InnoDB"
+            )
         if self._config.insert_mode != "upsert":
             return
         columns = [column.name for column in targets_of(rows, target)]
@@ -263,7 +279,7 @@ class MySqlTarget:
             raise Fatal(
                 f"upserts need a unique index of exactly pk.fields; run: ALTER TABLE {target.name} ADD UNIQUE ({told})"
             )
-        other = next((index for index in target.unique if index != keys and index <= written), None)
+        other = next((index for index in target.unique if index != keys and index <= written | target.alike), None)
         if other is not None:
             raise Fatal(
                 f"{target.name} has another unique index ({columns_sql(self, sorted(other))}), by which an upsert "
@@ -301,7 +317,15 @@ class MySqlTarget:
     def _literals(self, own: FieldColumn, column: TargetColumn) -> Any:
         # A TIMESTAMP is an instant, which the session's zone tells; others are local times of db.timezone.
         zone = "UTC" if column.kind == "timestamp" else self._config.db_timezone
-        return literals(own.values, zone, escape=_escaped)
+        values, is_text = own.values, pa.types.is_string(own.values.type)
+        if is_text and column.family in NUMBERS and pc.all(pc.match_substring_regex(values, _PLAIN_NUMBER)).as_py():
+            # Between quotes it is compared with the numbers of other rows as a double.
+            return pc.fill_null(values, "NULL")
+        if column.family in {Family.TEXT, Family.BINARY} and not (is_text or pa.types.is_binary(values.type)):
+            # Without quotes 1 is the same as the texts 01, 1.0 and 1x.
+            values = time_texts(values.cast(pa.int8()) if pa.types.is_boolean(values.type) else values, zone)
+            values = values.cast(pa.string())
+        return literals(values, zone, escape=_escaped)
 
     def _many(self, beginning: str, values: Sequence[Any], ending: str) -> None:
         tuples: Any = joined(text("("), pc.binary_join_element_wise(*values, text(",")), text(")"))
@@ -351,10 +375,20 @@ def _column(  # noqa: PLR0913, PLR0917 - a row
         found = int(scale or 0) if kind == "decimal" else 0
     elif family is Family.TIME:
         found = int(digits or 0)
+    elif family in NUMBERS and scale is not None:
+        found = int(scale)  # FLOAT(7,2)
     length_max = int(length) if length is not None and family in {Family.TEXT, Family.BINARY} else None
     if kind in {"tinytext", "text", "mediumtext"}:
         length_max = None  # of bytes, which the server counts
     return TargetColumn(
         name, full if kind != "timestamp" else kind, family, found, length_max,
         takes_null=takes_null, is_needed=not takes_null and default is None and not is_numbered, takes_nan=False,
+        reads_texts=family is not Family.OTHER or kind in {"enum", "set"},
+        size_bytes=length_max if kind == "binary" else None,
     )  # fmt: skip
+
+
+def _is_constant(*, default: Any, extra: str) -> bool:
+    """Whether it is the same for every row. MariaDB writes the default as SQL, MySQL a constant without quotes."""
+    text = "NULL" if default is None else str(default).upper()
+    return text != "NULL" and "(" not in text and "CURRENT_TIMESTAMP" not in text and "GENERATED" not in extra

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fetchers.sdk import Retriable
+from fetchers.sdk import Fatal, Retriable
 from service.sinks.batch import Offsets, Partition, SinkBatch
 from service.sinks.jdbc.database import Database, RowsRefused
 
@@ -44,14 +44,21 @@ class OffsetsTable:
 
     def ensure(self) -> None:
         """Make the table where it is missing: who may write to it need not be one who may make tables."""
-        if self._database.target(self._name) is not None:
+        there = self._database.target(self._name)
+        if there is not None:
+            if there.engine:
+                raise Fatal(
+                    f"{self._name} is kept by {there.engine}, which has no transactions: offsets are none there. Run: "
+                    f"ALTER TABLE {self._name} ENGINE=InnoDB"
+                )
             return
         kind = self._database.text_key_type
         try:
             self._database.run(
                 f"create table if not exists {self._name} (connector {kind} not null, topic {kind} not null, "
                 "kafka_partition int not null, next_offset bigint not null, committed_offset bigint, "
-                "generation bigint not null, refused text not null, primary key (connector, topic, kafka_partition))"
+                f"generation bigint not null, refused {self._database.long_text_type} not null, "
+                "primary key (connector, topic, kafka_partition))"
             )
         except RowsRefused as error:
             message = "another task makes the table of offsets"

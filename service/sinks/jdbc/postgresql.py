@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -59,6 +60,7 @@ class PostgresTarget:
 
     calendar = _CALENDAR
     locking = " for update"
+    long_text_type = "TEXT"
 
     def __init__(self, config: JdbcSinkConfig, addresses: AllowedAddresses) -> None:
         """Nothing is opened yet; ``addresses``: what may be connected to."""
@@ -248,7 +250,7 @@ class PostgresTarget:
             changes = [
                 f"{self.quoted(name)} = {value}" for name, value in zip(others, values[len(keys) :], strict=True)
             ]
-            wanted = [f"t.{self.quoted(name)} = {value}" for name, value in zip(keys, values, strict=False)]
+            wanted = self._wanted(rows, columns)
             if others:
                 self.run(f"update {target.name} t set {', '.join(changes)} from {stage} s where {' and '.join(wanted)}")
             return
@@ -262,12 +264,17 @@ class PostgresTarget:
     def delete(self, rows: Rows, target: Target) -> None:
         """By one statement."""
         stage = self._stage(rows.keys)
-        columns = targets_of(rows, target)[: len(rows.keys)]
-        wanted = [
-            f"t.{self.quoted(column.name)} = {_cast(f's.c{place}', column, own)}"
-            for place, (column, own) in enumerate(zip(columns, rows.keys, strict=True))
-        ]
+        wanted = self._wanted(rows, targets_of(rows, target))
         self.run(f"delete from {target.name} t using {stage} s where {' and '.join(wanted)}")
+
+    def _wanted(self, rows: Rows, columns: Sequence[TargetColumn]) -> list[str]:
+        """What is compared with the key. A number is written to a text by itself, but compared with it only as one."""
+        made: list[str] = []
+        for place, (column, own) in enumerate(zip(columns, rows.keys, strict=False)):
+            value = _cast(f"s.c{place}", column, own)
+            is_text = column.family is Family.TEXT and not pa.types.is_string(own.values.type)
+            made.append(f"t.{self.quoted(column.name)} = {value}{'::text' if is_text else ''}")
+        return made
 
 
 def _shape(columns: tuple[FieldColumn, ...]) -> Any:

@@ -51,6 +51,7 @@ class SqliteTarget:
 
     calendar = FOUR_DIGITS
     locking = ""
+    long_text_type = "TEXT"
 
     def __init__(self, config: JdbcSinkConfig, paths: AllowedPaths) -> None:
         """``paths``: which files may be opened."""
@@ -249,4 +250,5 @@ def _column(row: tuple[Any, ...], *, is_only_key: bool) -> TargetColumn:
     return TargetColumn(
         name, declared or "BLOB", family, length_max=int(length[1]) if length else None,
         takes_null=takes_null, is_needed=not takes_null and default is None and not is_rowid, takes_nan=False,
+        reads_texts=family in {Family.OTHER, Family.DOUBLE}, holds_any_text=True,
     )  # fmt: skip

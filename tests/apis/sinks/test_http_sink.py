@@ -108,6 +108,21 @@ async def test_urls_by_topic_and_key() -> None:
         assert [row for row, _, _ in refused] == [2]
 
 
+@pytest.mark.parametrize("key", [".", ".."])
+async def test_a_key_that_would_lead_to_another_place_is_refused(key: str) -> None:
+    """A URL whose last part is two dots is that of the part before: a delete would be of all."""
+    config = {"path": "orders/${key}", "request_method": "PUT", "behavior_on_null_values": "delete"}
+    refused: list[Any] = []
+    async with running(**config) as (server, sink):
+        await sink.put(batch_of([{"n": 1}, None, {"n": 2}, None], keys=["a", key, key, f"{key}a"], refused=refused))
+        asked = [(method, path) for method, path, _, _ in server.asked]
+        assert asked == [("PUT", "/orders/a"), ("DELETE", f"/orders/{key}a")]
+    assert [(row, reason) for row, reason, _ in refused] == [(1, "unusable_id"), (2, "unusable_id")]
+    async with running(**config | {"path": "orders/x${key}?of=${key}"}) as (server, sink):
+        await sink.put(batch_of([{"n": 1}], keys=[key]))
+        assert [path for _, path, _, _ in server.asked] == [f"/orders/x{key}"]
+
+
 async def test_the_bad_record_of_a_batch_is_found_by_halves() -> None:
     """It alone is refused; the others are sent in order."""
     refused: list[Any] = []
