@@ -17,6 +17,12 @@ GTID, ANONYMOUS_GTID, XA_PREPARE, PARTIAL_UPDATE, TRANSACTION_PAYLOAD, HEARTBEAT
     33, 34, 38, 39, 40, 41, 42,
 )  # fmt: skip
 MARIADB_GTID = 162
+AS_ROWS = (
+    "Run: SET GLOBAL binlog_format = ROW, and end sessions that have set it otherwise; then set the offset behind it, "
+    "and read its table anew"
+)
+"""What is to be done about a change of which the log has no rows."""
+_LOADED = f"a change is logged as its statement (LOAD DATA), not as rows. {AS_ROWS}"
 ROWS: Final = {WRITE_V1: "c", WRITE_V2: "c", UPDATE_V1: "u", UPDATE_V2: "u", DELETE_V1: "d", DELETE_V2: "d"}
 SECOND_VERSION: Final = frozenset({WRITE_V2, UPDATE_V2, DELETE_V2})
 REFUSED: Final = {
@@ -24,11 +30,21 @@ REFUSED: Final = {
     TRANSACTION_PAYLOAD: "a compressed transaction is where none can be",
     TAGGED_GTID: "transactions have tagged GTIDs (MySQL 8.3 and newer), which cannot be followed yet: "
     "leave gtid_next at AUTOMATIC without a tag",
+    6: _LOADED,
+    10: _LOADED,
+    12: _LOADED,
+    18: _LOADED,
+    26: "the server has lost changes before it could log them (an incident): set the offset behind it, and read the "
+    "tables anew",
     20: "rows are logged in the form of MySQL 5.1.15 and older",
     21: "rows are logged in the form of MySQL 5.1.15 and older",
     22: "rows are logged in the form of MySQL 5.1.15 and older",
 }
 """Types of events that cannot be passed over without losing changes, with what mends it."""
+PASSED: Final = frozenset({
+    STOP, 5, 7, 8, 9, 11, 13, 14, FORMAT_DESCRIPTION, 17, 28, 29, 35, 36, 37, 160, 161, 163, 164,
+})  # fmt: skip
+"""Types of events that change no rows by themselves: variables and files of statements, notes, lists of GTIDs, keys."""
 HEADER_BYTES = 19
 CHECKSUM_BYTES = 4
 PACKET_BYTES_MAX = 0xFFFFFF
@@ -46,7 +62,18 @@ _COMMITTED_AT, _COMMITTED_BYTES = 42, 7
 _HAS_ORIGINAL = 1 << 55
 """The highest bit of that time says that the one of the first server follows."""
 ARTIFICIAL = 0x20
+_IGNORABLE = 0x80
 _STATUS_EVENT, _STATUS_END, _STATUS_ERROR = 0, 0xFE, 0xFF
+
+
+def refusal(event: Event) -> str | None:
+    """Why changes would be lost if this event of no known use were passed over; None: they would not."""
+    if event.kind in PASSED or (event.kind not in REFUSED and event.flags & _IGNORABLE):
+        return None
+    return REFUSED.get(event.kind) or (
+        f"the log has an event of the unknown type {event.kind}, which the server does not say may be passed over: "
+        "it may be of a newer server than can be read here"
+    )
 
 
 class MalformedError(ValueError):

@@ -30,7 +30,9 @@ async def at_this_server(connection: MySqlConnection, place: Place, end: Place) 
     """The stored place as this server has it; ``end``: of its log. Raises ``Fatal`` where it has none."""
     same = place.log_of == end.log_of if place.log_of else place.server_id in (0, end.server_id)
     if same and not place.is_by_gtids:
-        if connection.is_mariadb and place.log_of:
+        if not connection.is_mariadb:
+            await _compare_log(connection, place)
+        elif place.log_of:
             await _compare_place(connection, place)
         return replace(place, server_id=end.server_id, log_of=end.log_of)
     if not same:
@@ -71,7 +73,7 @@ async def at_this_server(connection: MySqlConnection, place: Place, end: Place) 
 async def _compare_place(connection: MySqlConnection, place: Place) -> None:
     """Whether the log of this MariaDB has at the place what it had there: it has not after ``RESET MASTER``.
 
-    Of MySQL its refusal of such a place is all that is known without GTIDs, and ``_compare`` with them.
+    Of MySQL its refusal of such a place is all that is known without GTIDs, and ``_compare_log`` with them.
     """
     file, position = text_literal(place.file), place.position
     (row,) = await connection.rows(f"SELECT binlog_gtid_pos({file}, {position}) AS gtids")
@@ -82,6 +84,23 @@ async def _compare_place(connection: MySqlConnection, place: Place) -> None:
                 f"{connection.host}: the log at {place.file}:{place.position} is behind the transaction {here[domain]} "
                 f"and was behind {stored[domain]} when it was read: it was begun anew, as by RESET MASTER. {CHOICES}"
             )
+
+
+async def _compare_log(connection: MySqlConnection, place: Place) -> None:
+    """Whether this MySQL still knows of all that was read from it: not where it was made anew from an older backup.
+
+    Its files have the names of those that were read, and it gives out whatever they have behind a position.
+    """
+    if not place.gtids.text:
+        return
+    read = text_literal(place.gtids.text)
+    (row,) = await connection.rows(f"SELECT GTID_SUBTRACT({read}, @@global.gtid_executed) AS missing")
+    if row["missing"]:
+        raise Fatal(
+            f"{connection.host}: this server does not know of the transactions {row['missing'][:_NAMED_MAX]} any more, "
+            "which were read from it: it was made from an older backup, or its log was begun anew (RESET MASTER). "
+            f"{CHOICES}"
+        )
 
 
 def _by_domain(gtids: object) -> dict[str, str]:

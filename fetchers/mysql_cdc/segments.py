@@ -24,7 +24,6 @@ from fetchers.mysql_cdc.events import (
     HEARTBEAT_V2,
     MARIADB_GTID,
     QUERY,
-    REFUSED,
     ROTATE,
     ROWS,
     TABLE_MAP,
@@ -39,6 +38,7 @@ from fetchers.mysql_cdc.events import (
     read_gtid,
     read_query,
     read_rotation,
+    refusal,
 )
 from fetchers.mysql_cdc.payload import JOINED, events_of
 from fetchers.mysql_cdc.places import Place
@@ -158,8 +158,8 @@ class Segments:
             return None
         elif kind in COMPRESSED:
             return self.take(uncompressed(event))
-        elif kind in REFUSED:
-            raise NotDescribed(REFUSED[kind])
+        elif (told := refusal(event)) is not None:
+            raise NotDescribed(told)
         position = event.end_position
         if position and not event.flags & ARTIFICIAL:
             if position < self._at.position:
@@ -344,7 +344,7 @@ class Segments:
 
     def _query(self, event: Event) -> Segment | None:
         query = read_query(event)
-        effect = effect_of(query.text, has_rows=self._has_rows)
+        effect = effect_of(query.text, has_rows=self._has_rows, is_open=self._is_open)
         if effect is Effect.BEGINS:
             self._is_open, self._thread = True, query.thread
         elif effect is Effect.BEGINS_XA:

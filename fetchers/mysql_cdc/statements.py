@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from enum import Enum, auto
 
+from fetchers.mysql_cdc.events import AS_ROWS
 from fetchers.mysql_cdc.table_map import NotDescribed
 
 _TOKEN = re.compile(
@@ -19,9 +20,18 @@ _TOKEN = re.compile(
 
 
 _CHANGING = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD"}
+_NOT_CHANGING = {"", "SAVEPOINT", "RELEASE", "ROLLBACK", "XA", "CREATE", "ALTER", "DROP"}
+"""First words of all others that a transaction may have: whatever else it logs as a statement has changed rows, by any
+word (``WITH … UPDATE``, ``SELECT`` of a function, MariaDB's ``SET STATEMENT … FOR UPDATE``). Tables that are made and
+dropped in one are temporary, or get their rows as rows."""
+_HEARTBEAT = re.compile(
+    r"(?:INSERT\s+INTO|DELETE\s+FROM)\s+`?mysql`?\.`?rds_\w+`?(?:\s*\(|\s+WHERE\s|\s*$)", re.IGNORECASE
+)
+"""Statements of Amazon's RDS for tables of its own, which it logs so in whatever format."""
 _FILLED = re.compile(r"\sSTART\s+TRANSACTION\s*$", re.IGNORECASE)
 """How MySQL 8.0.21 and newer log CREATE TABLE … SELECT, whose rows follow."""
-_COMMENTS = re.compile(r"(?:\s+|/\*.*?\*/|--[^\n]*\n|#[^\n]*\n)*", re.DOTALL)
+_COMMENTS = re.compile(r"(?:\s+|/\*M?!\d*|\*/|/\*.*?\*/|--[^\n]*(?:\n|$)|#[^\n]*(?:\n|$))*", re.DOTALL)
+"""Those with ! are run: their words count."""
 
 
 def first_words(text: str) -> tuple[str, str]:
@@ -52,8 +62,11 @@ _XA = {
 }
 
 
-def effect_of(text: str, *, has_rows: bool) -> Effect:
-    """``has_rows``: of the transaction so far. Raises ``NotDescribed`` for a change that is told as a statement."""
+def effect_of(text: str, *, has_rows: bool, is_open: bool = False) -> Effect:
+    """``has_rows``: of the transaction so far; ``is_open``: whether it is in one.
+
+    Raises ``NotDescribed`` for a change that is told as a statement.
+    """
     word, second = first_words(text)
     if word == "BEGIN" or (word == "CREATE" and _FILLED.search(text)):
         return Effect.BEGINS
@@ -66,11 +79,9 @@ def effect_of(text: str, *, has_rows: bool) -> Effect:
         )
     if word == "COMMIT" or (word == "ROLLBACK" and second != "TO"):
         return Effect.ENDS
-    if word in _CHANGING:
-        raise NotDescribed(
-            f"a change is logged as its statement ({word}), not as rows. Run: SET GLOBAL binlog_format = ROW, and "
-            "end sessions that have set it otherwise; then set the offset behind it, and read its table anew"
-        )
+    is_change = word in _CHANGING or (is_open and word not in _NOT_CHANGING)
+    if is_change and not _HEARTBEAT.match(text):
+        raise NotDescribed(f"a change is logged as its statement ({word}), not as rows. {AS_ROWS}")
     return Effect.NONE
 
 

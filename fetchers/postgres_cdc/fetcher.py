@@ -26,7 +26,7 @@ from fetchers.postgres_cdc.log import Batch, Framing, Log, readable
 from fetchers.postgres_cdc.place import Place, SnapshotPlace, read_origin, read_place
 from fetchers.postgres_cdc.replication import Replication, created_slot, replication_session
 from fetchers.postgres_cdc.snapshot import SnapshotReader, key_order, place_in
-from fetchers.postgres_cdc.stretches import PostgresStretches
+from fetchers.postgres_cdc.stretches import PostgresStretches, made_of
 from fetchers.sdk import (
     Fatal,
     FetchContext,
@@ -242,11 +242,11 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
     async def _snapshot(self, reader: SnapshotReader, place: SnapshotPlace) -> AsyncGenerator[Page, None]:
         """Table after table, by name; each page's offset is the key of its last row. Last comes what was read."""
         yield self._empty(place)
-        found = await self._asked(self._tables.selects)
-        for name, (table, sql) in found.items():
+        made = await self._asked(partial(made_of, publication=self.config.publication_name))
+        for name, (table, sql) in (found := await self._asked(self._tables.selects)).items():
             async for page, keys in self._rows(reader, table, sql, position=place.log):
                 yield replace(page, offset=self._origin.of(SnapshotPlace(place.log, name, keys).offset()))
-        yield Page([], offset=Progress(frozenset(found)).offset(), partition=self._progress_partition)
+        yield Page([], offset=Progress(frozenset(found), made=made).offset(), partition=self._progress_partition)
 
     async def _rows(
         self, reader: SnapshotReader, table: CapturedTable, sql: str, *, position: int

@@ -24,6 +24,20 @@ LATER_SECONDS = 1.0
 TRANSACTIONS_KEPT = 100_000
 """Of the log, of which a stretch is asked whether it shows them; older ones have long been seen by everybody."""
 
+_MADE = """
+select n.nspname || '.' || c.relname as name, concat_ws('.', c.oid, (select min(r.oid::int8)
+  from pg_publication p join pg_publication_rel r on r.prpubid = p.oid
+  where p.pubname = %s and (r.prrelid = c.oid or r.prrelid in (select pg_partition_ancestors(c.oid))))) as made
+from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.relkind in ('r', 'p')"""
+
+
+def made_of(server: Catalogue, publication: str) -> dict[str, str]:
+    """Of each ``schema.table`` its number and that of its entry in the publication, if it has one of its own. Blocks.
+
+    What takes a table's name has another number, and what was left out for a while another entry.
+    """
+    return {row["name"]: row["made"] for row in server.rows(_MADE, (publication,))}
+
 
 class PostgresStretches:
     """Tables of one database, read in stretches; blocking calls run in the context's door for them."""
@@ -47,8 +61,9 @@ class PostgresStretches:
         self._context = context
         self._begun = 0
         """Transactions before this one may have written before the log was followed, or had the table."""
-        self._published: frozenset[str] = frozenset()
         self._again_at = 0.0
+        self.made: Mapping[str, str] = {}
+        """By table, as the last look has found it: its number, and those of its places in the publication."""
 
     async def tables(self) -> Mapping[str, bool]:
         """All that are published and meant, and whether each has a key.
@@ -67,11 +82,12 @@ class PostgresStretches:
         with catalogue(self._config) as server:
             if adds:
                 server.publish_tables(but=self._read())
-            keyed = server.keyed_tables()
+            keyed, made = server.keyed_tables(), made_of(server, self._config.publication_name)
             found = {f"{schema}.{table}": (schema, table) in keyed for schema, table in server.tables()}
-            if not self._begun or found.keys() - self._published:
+            made = {name: one for name, one in made.items() if name in found}
+            if not self._begun or made.items() - self.made.items():
                 self._begun = server.next_transaction()
-            self._published = frozenset(found)
+            self.made = made
             return found
 
     async def stretch(self, table: str, after: Sequence[str]) -> Stretch | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -72,6 +72,8 @@ class Progress:
     was read yet."""
     request: str = ""
     """The last ``snapshot.request.id`` that was heard."""
+    made: Mapping[str, str] = field(default_factory=dict)
+    """What told the tables at the last look from others of their names (``StretchReader.made``)."""
 
     @classmethod
     def read(cls, offset: Offset) -> Progress | None:
@@ -83,10 +85,13 @@ class Progress:
                 [str(one) for one in json.loads(str(offset.get(name) or "[]"))]
                 for name in ("tables_read", "tables_waiting", "key")
             )
+            made = {
+                str(name): str(one) for name, one in dict(json.loads(str(offset.get("tables_made") or "{}"))).items()
+            }
         except (TypeError, ValueError) as error:
             message = 'expected lists of names as texts, such as {"tables_read": "[\\"public.orders\\"]"}'
             raise ValueError(message) from error
-        return cls(frozenset(done), tuple(waiting), tuple(keys), str(offset.get("request") or ""))
+        return cls(frozenset(done), tuple(waiting), tuple(keys), str(offset.get("request") or ""), made)
 
     def offset(self) -> Offset:
         """To be stored."""
@@ -95,7 +100,20 @@ class Progress:
             found["key"] = json.dumps(self.keys)
         if self.request:
             found["request"] = self.request
+        if self.made:
+            found["tables_made"] = json.dumps(self.made, sort_keys=True)
         return found
+
+    def of(self, tables: Collection[str], made: Mapping[str, str]) -> Progress:
+        """Of the tables that are there: what is another one than at the last look is neither read nor begun.
+
+        The log has not told all of one that was not there for a while, as it has not of one that took its name.
+        """
+        same = {name for name in tables if self.made.get(name, made.get(name)) == made.get(name)}
+        if self.done <= same and self.made == made and (not self.keys or self.waiting[0] in same):
+            return self
+        keys = self.keys if self.waiting[:1] and self.waiting[0] in same else ()
+        return replace(self, done=self.done & same, keys=keys, made=made)
 
     def with_found(self, tables: Collection[str]) -> Progress:
         """And the tables among these that nobody has read, nor is about to read."""
@@ -112,7 +130,7 @@ class Progress:
         kept = tuple(table for table in self.waiting if table not in self.done)
         keys = self.keys if kept[:1] == self.waiting[:1] else ()
         asked = sorted(set(tables) - set(kept)) if request else []
-        return Progress(self.done, (*kept, *asked), keys, request)
+        return replace(self, waiting=(*kept, *asked), keys=keys, request=request)
 
     def after(self, table: str, keys: Sequence[str] | None) -> Progress:
         """When the rows of ``table`` are read up to ``keys``; None: all of them."""
@@ -169,6 +187,11 @@ class StretchReader(Protocol):
 
         Raises `UnseenTableError`, which does not end the fetch.
         """
+        ...
+
+    @property
+    def made(self) -> Mapping[str, str]:
+        """Of each of ``tables`` a text that another one of its name does not have; empty where that is not known."""
         ...
 
     async def stretch(self, table: str, after: Sequence[str]) -> Stretch | None:
@@ -241,14 +264,14 @@ class TableReading:
             return
         self._saw_all = True
         before = self.progress
-        # What is not there any more was dropped, or left out of lists or publication: the log has not told all of it.
-        made = before if before.done <= found.keys() else replace(before, done=before.done & found.keys())
+        made = before.of(found, self._reader.made)
         made = made.with_found(found) if takes_new else made
         made = made.with_request(request, list(filter(NameFilter(keys.snapshot_request_tables).takes, found)))
         self.aside = {table for table in made.waiting if not found.get(table, True)}
         if made != before:
             self.progress = made
-            if made.waiting[:1] != before.waiting[:1] or made.keys != before.keys:
+            is_same = made.made.get(self._table) == before.made.get(self._table)
+            if not is_same or made.waiting[:1] != before.waiting[:1] or made.keys != before.keys:
                 self._held = None
             for table in made.waiting:
                 if table not in before.waiting:

@@ -122,3 +122,15 @@ async def test_a_promoted_replica_is_gone_on_from(pair: tuple[MySql, MySql]) -> 
     inside = {**stored[("server", "shop"),], "delivered": 900}
     with pytest.raises(Fatal, match="part of a transaction"):
         await read(source(second), FakeContext(offset=inside, partition={"server": "shop"}), until=lambda _: False)
+
+
+async def test_a_server_that_went_back_in_time_is_not_gone_on_from(mysql: MySql) -> None:
+    """As one of an older backup, under the same UUID: its log reaches beyond the stored place, and has other things."""
+    await mysql.rows("reset master", "create table t (id int primary key, v text)")
+    context = FakeContext()
+    await read(source(mysql, **{"snapshot.mode": "no_data"}), context, until=bool)
+    await mysql.rows("insert into t values (1, 'a')")
+    await read(source(mysql), context, until=has_row("t", 1))
+    await mysql.rows("reset master", "insert into t values (2, repeat('b', 5000))")
+    with pytest.raises(Fatal, match=r"does not know of the transactions .* any more.*begun anew.*snapshot\.mode=initial"):
+        await read(source(mysql), context, until=lambda _: False)

@@ -44,9 +44,9 @@ class Server:
         """Nothing is held back."""
         return 0
 
-    def rows(self, _sql: str, _values: Sequence[Any] = ()) -> list[dict[str, int]]:
-        """Every offset is behind the log's end, and nothing is held back."""
-        return [{"position": 0, "size": 0}]
+    def rows(self, _sql: str, _values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """Every offset is behind the log's end, nothing is held back, and the table is always the same."""
+        return [{"position": 0, "size": 0, "name": "public.t1", "made": "1"}]
 
     def next_transaction(self) -> int:
         """The first one."""
@@ -132,9 +132,10 @@ async def test_another_server_may_have_what_the_last_one_had_dropped(monkeypatch
     monkeypatch.setattr(fetcher, "replication_session", nullcontext)
     monkeypatch.setattr(fetcher, "demand_log", lambda *_: Stream)  # has all of it, and is not the one that is read
     monkeypatch.setattr(ScriptedLog, "origins", [])
+    progress = Progress(frozenset({"public.t1"}), made={"public.t1": "1"})
     stored = {
         partition_key(source.partition()): Origin("7", 2, 5).of(Place(1).offset()),
-        partition_key({**source.partition(), "snapshot": "tables"}): Progress(frozenset({"public.t1"})).offset(),
+        partition_key({**source.partition(), "snapshot": "tables"}): progress.offset(),
     }
     context = FakeContext(offsets=stored, clock=clock)
 
