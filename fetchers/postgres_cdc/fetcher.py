@@ -333,7 +333,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                 return await self._blocking(log.open)
             except SlotInUseError as error:
                 attempt += 1
-                await self._context.wait_to_retry(error, attempt=attempt, wait_seconds=min(0.1 * attempt, QUIET_SECONDS))
+                await self._context.wait_to_retry(error, attempt=attempt, wait_seconds=min(attempt / 10, QUIET_SECONDS))
 
     async def _asked(self, question: Callable[[Catalogue], T]) -> T:
         """What a connection of its own to the server answers."""
