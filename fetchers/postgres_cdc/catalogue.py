@@ -15,7 +15,7 @@ import psycopg.errors
 from psycopg import sql as composing
 from psycopg.rows import dict_row
 
-from fetchers.postgres_cdc.columns import SESSION, Type, type_of
+from fetchers.postgres_cdc.columns import SESSION, TYPES, Type, type_of
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.pgoutput import LogRelation, RelationColumn
 from fetchers.postgres_cdc.place import position_text
@@ -25,18 +25,6 @@ from fetchers.toolkit.name_lists import NameFilter
 from fetchers.toolkit.postgres_texts import NO_ENCODING
 from fetchers.toolkit.refusals import postgresql_refusal
 
-_TYPES = """
-with recursive asked(oid) as (
-  select unnest(%s::oid[])
-  union select case when t.typtype = 'd' then t.typbasetype else t.typelem end from asked join pg_type t using (oid)
-  where t.typtype = 'd' or t.typcategory = 'A')
-select t.oid::int8 as oid, t.typname::text as name, case when t.typtype = 'd' then t.typbasetype::int8 end as base,
-  t.typtypmod as modifier, case when t.typcategory = 'A' then t.typelem::int8 end as item,
-  t.typdelim::text as delimiter,
-  case when t.typtype = 'e' then array(
-    select e.enumlabel::text from pg_enum e where e.enumtypid = t.oid order by e.enumsortorder) end as labels
-from asked join pg_type t using (oid)"""
-"""Types by their numbers, with those that domains and arrays among them are made of."""
 _OWN_TYPES = 16384
 """``FirstNormalObjectId`` of the server's ``transam.h``: types with lower numbers come with it and stay as they are."""
 _TABLE = """
@@ -52,9 +40,16 @@ select a.attname::text as name from pg_index i cross join unnest(i.indkey::int2[
 where i.indrelid = %s and case when %s = 'i' then i.indisreplident else i.indisprimary end and k.at <= i.indnkeyatts
 order by k.at"""
 _KEYED = """
+with told as materialized (
+  select schemaname, tablename, to_jsonb(p) -> 'attnames' as columns from pg_publication_tables p where pubname = %s)
 select n.nspname::text as schema, c.relname::text as name from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where c.relreplident <> 'n' and exists (select 1 from pg_index i where i.indrelid = c.oid
-  and case when c.relreplident = 'i' then i.indisreplident else i.indisprimary end)"""
+  left join told on told.schemaname = n.nspname and told.tablename = c.relname
+where c.relreplident <> 'n' and exists (select from pg_index i where i.indrelid = c.oid
+  and case when c.relreplident = 'i' then i.indisreplident else i.indisprimary end
+  and not exists (select from pg_attribute a where a.attrelid = c.oid
+    and a.attnum = any((i.indkey::int2[])[0:i.indnkeyatts - 1])
+    and (a.attgenerated <> '' or not coalesce(told.columns ? a.attname, true))))"""
+"""Of a key of which the log does not tell a column, it tells no rows apart: the table has none."""
 _MEMBERS = """
 select n.nspname::text as schema, c.relname::text as name from pg_publication p
   join pg_publication_rel r on r.prpubid = p.oid
@@ -209,7 +204,7 @@ class Catalogue:
         """Types of columns by name; those that somebody has made are asked for each time, for they may be altered."""
         found, asked = self._types, {column.type_oid for column in columns} - self._types.keys()
         if asked:
-            rows = {row["oid"]: row for row in self.rows(_TYPES, (sorted(asked),))}
+            rows = {row["oid"]: row for row in self.rows(TYPES, (sorted(asked),))}
             self._types |= {oid: row for oid, row in rows.items() if oid < _OWN_TYPES}
             found = {**self._types, **rows}
         return {column.name: type_of(found, column.type_oid, column.modifier) for column in columns}
@@ -221,10 +216,13 @@ class Catalogue:
         """
         if relation.identity == "n":
             return ()
-        found = tuple(row["name"] for row in self.rows(_KEY, (relation.oid, relation.identity)))
+        rows = self.rows(_KEY, (relation.oid, relation.identity))
+        found, columns = tuple(row["name"] for row in rows), {column.name for column in relation.columns}
         flagged = tuple(column.name for column in relation.columns if column.is_identity)
         if relation.identity == "f":
-            return found if set(found) <= {column.name for column in relation.columns} else ()
+            return found if set(found) <= columns else ()
+        if not set(found) <= columns and (relation.schema, relation.name) not in self.keyed_tables():
+            return ()  # the rest of the key tells no rows apart
         return found if set(found) == set(flagged) else flagged
 
     def relation(self, schema: str, name: str) -> LogRelation | None:
@@ -261,7 +259,7 @@ class Catalogue:
 
     def keyed_tables(self) -> set[tuple[str, str]]:
         """Schema and name of all tables with a key."""
-        return {(row["schema"], row["name"]) for row in self.rows(_KEYED)}
+        return {(row["schema"], row["name"]) for row in self.rows(_KEYED, (self._config.publication_name,))}
 
     def next_transaction(self) -> int:
         """The number that no transaction has yet, not even one that runs."""

@@ -25,6 +25,19 @@ SESSION = (
 all rows. And as there, limits that a database or a role sets do not end the reading of a large table, or the
 transaction that waits between two tables until Kafka has taken what was read."""
 
+TYPES = """
+with recursive asked(oid) as (
+  select unnest(%s::oid[])
+  union select case when t.typtype = 'd' then t.typbasetype else t.typelem end from asked join pg_type t using (oid)
+  where t.typtype = 'd' or t.typcategory = 'A')
+select t.oid::int8 as oid, t.typname::text as name, case when t.typtype = 'd' then t.typbasetype::int8 end as base,
+  t.typtypmod as modifier, case when t.typcategory = 'A' then t.typelem::int8 end as item,
+  t.typdelim::text as delimiter,
+  case when t.typtype = 'e' then array(
+    select e.enumlabel::text from pg_enum e where e.enumtypid = t.oid order by e.enumsortorder) end as labels
+from asked join pg_type t using (oid)"""
+"""Types by their numbers, with those that domains and arrays among them are made of."""
+
 
 class UnreadableError(Exception):
     """A value that its column's form cannot hold, with what is the matter."""

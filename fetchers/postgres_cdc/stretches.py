@@ -112,6 +112,9 @@ class PostgresStretches:
                 self._reader.end()
                 return None
             table = self._captured.captured(server, relation)
+            if not table.keys:
+                self._reader.end()
+                return Stretch(Page([], {}), (), (0,), "a primary key, which it had before")
             order = key_order(table, server)
             sql = select(table, server, after, rows_max=rows_max, order=order)
             rows, end, count = self._reader.stretch(sql, relation.oid)

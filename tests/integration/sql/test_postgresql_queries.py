@@ -11,6 +11,7 @@ import pytest
 from fetchers.sdk import Fatal, Retriable
 from fetchers.sql.postgresql import PostgresDatabase
 from tests.databases import Postgres
+from tests.integration.postgres_cdc.test_postgres_key_orders import KEYED, TYPES
 from tests.integration.sql.reading import RealContext, read_rows, read_until, rows_of
 
 pytestmark = pytest.mark.integration
@@ -165,3 +166,27 @@ async def test_rows_of_one_time_are_read_again_where_their_key_has_another_order
     rest = await read_rows(properties, 4, context)
     assert [row["n"] for row in first] == [0, 1]
     assert sorted(row["n"] for row in rest) == [0, 1, 2, 3]
+
+
+async def test_keys_of_every_type_tell_rows_of_one_time_apart(postgres: Postgres) -> None:
+    """Each row once and in order, with a new task behind each."""
+    postgres.run(*TYPES)
+    for at, (kind, values) in enumerate(KEYED.items()):
+        rows = ", ".join(f"({value}, {number}, '2024-05-01 01:02:03Z')" for number, value in enumerate(values))
+        postgres.run(
+            f"create table t{at} (k {kind} primary key, n int, at timestamptz not null)",
+            f"insert into t{at} values {rows}",  # noqa: S608 - this test's own
+        )
+    for at, (kind, values) in enumerate(KEYED.items()):
+        properties = {
+            "connection.url": postgres.url,
+            "mode": "timestamp",
+            "timestamp.column.name": "at",
+            "table.whitelist": f"t{at}",
+            "batch.max.rows": "1",
+        }
+        context, found = RealContext(), list[int]()
+        for _ in values:
+            found += [row["n"] for row in await read_rows(properties, 1, context)]
+        told = [number for (number,) in postgres.rows(f"select n from t{at} order by k")]  # noqa: S608 - as above
+        assert (kind, found) == (kind, told)

@@ -239,7 +239,7 @@ async def test_keys_of_every_kind_are_gone_on_from(tmp_path: Path, values: list[
         "create table t (k blob, n int, at timestamp not null, primary key (k))",
         f"insert into t values {rows}",  # noqa: S608 - this test's own
     ).close()
-    context, found = FakeContext(), list[int]()
+    context, found = FakeContext(), list[Any]()
     for _ in range(len(values) + 2):
         for page in await _read(tmp_path / "x.db", context, pages_max=1, **BY_TIME):
             made = cast("pa.StructArray", page.payload_column)
