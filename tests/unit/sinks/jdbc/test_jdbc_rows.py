@@ -154,6 +154,10 @@ def test_keys_of_kafka_and_of_the_value() -> None:
     assert [reason for _, reason, _ in refused] == ["missing_field"]
 
 
+_READ: dict[str, Any] = {"reads_texts": True}
+_KEPT: dict[str, Any] = {"reads_texts": True, "holds_any_text": True}
+
+
 @pytest.mark.parametrize(
     ("values", "column", "unfit"),
     [
@@ -169,6 +173,20 @@ def test_keys_of_kafka_and_of_the_value() -> None:
         (pa.array([Decimal("0.1"), Decimal("0.12345678901234567890")]), {"family": Family.DOUBLE}, [False, True]),
         (pa.array([float("nan"), 1.0]), {"family": Family.DOUBLE, "takes_nan": False}, [True, False]),
         (pa.array([1, None]), {"family": Family.EXACT, "digits": 0, "takes_null": False}, [False, True]),
+        (pa.array([12300, 12345]), {"family": Family.EXACT, "digits": -2}, [False, True]),
+        (pa.array([1.25, 0.125, 0.1]), {"family": Family.REAL, "digits": 2}, [False, True, True]),
+        (pa.array([float("inf"), 0.1, 0.5]), {"family": Family.REAL, "takes_nan": False}, [True, True, False]),
+        (pa.array([b"abc", b"ab", None]), {"family": Family.BINARY, "size_bytes": 3}, [False, True, False]),
+        (
+            pa.array(["1.50", "1.234", "x", None]),
+            {**_READ, "family": Family.EXACT, "digits": 2},
+            [False, True, True, False],
+        ),
+        (pa.array([" 1e400", "0.1", "1e-3"]), {**_READ, "family": Family.DOUBLE}, [True, False, False]),
+        (pa.array(["16777217", "0.1"]), {**_READ, "family": Family.REAL}, [True, False]),
+        (pa.array(["x", "2020-01-01", "9007199254740993.5"]), {**_KEPT, "family": Family.DOUBLE}, [False, False, True]),
+        (pa.array(["9007199254740993", "9223372036854775808.5"]), _KEPT, [False, True]),
+        (pa.array([Decimal("1234567890123456.7891"), Decimal("1.5000")]), _KEPT, [True, False]),
     ],
 )
 def test_what_a_column_cannot_hold_is_seen(values: Any, column: dict[str, Any], unfit: list[bool]) -> None:
