@@ -17,6 +17,7 @@ from service.sinks.converters import EnvelopeReader
 from service.sinks.jdbc.config import JdbcSinkConfig
 from service.sinks.jdbc.database import Family, TargetColumn, lost
 from service.sinks.jdbc.rows import Rows, rows_of
+from service.sinks.shapes import column_of_json, shape_of
 
 _DATA = "org.apache.kafka.connect.data"
 FIELDS = [
@@ -142,6 +143,18 @@ def test_numbers_beyond_all_types_are_refused_alone() -> None:
     rows, refused = made([{"n": 1}] * 3, keys, pk_mode="record_key", pk_fields="id")
     assert sorted((row, reason) for row, reason, _ in refused) == [(1, "out_of_range"), (2, "out_of_range")]
     assert [column.values.to_pylist() for column in rows.keys] == [[1]]
+
+
+@pytest.mark.parametrize("number", ["1e39", "-1e39", "1e400", "9" * 400])
+def test_a_number_that_its_type_would_make_infinite_is_refused_alone(number: str) -> None:
+    """Of single precision here, and the same in the columns of files and of Iceberg; infinity is a word of its own."""
+    value = ValueType(Form.JSON, '{"type":"struct","fields":[{"field":"n","type":"float"}]}')
+    texts = pa.array([f'{{"n":{text}}}' for text in ("3.4028235e38", number, '"-Infinity"')])
+    rows, refused = made(texts, NONE, pk_mode="none", value=value)
+    assert [row for row, _, _ in refused] == [1]
+    assert rows.numbers.tolist() == [0, 2]
+    _, misfits = column_of_json(texts, shape_of(value, "parquet"))
+    assert list(misfits) == [1]
 
 
 def test_keys_of_kafka_and_of_the_value() -> None:
