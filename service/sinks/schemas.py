@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -51,6 +52,8 @@ class SchemaUnreadable(ValueError):
     """A text that is no schema, or one that Connect has no word for."""
 
 
+_SINGLE_MAX = 3.4028235677973362e38
+"""The greatest double that is rounded to the greatest number of single precision."""
 MISFITS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What comes of reading a value that is not of its schema."""
 
@@ -239,6 +242,21 @@ class _Avro:
     def _field(self, document: Mapping[str, Any], *, namespace: str) -> Schema:
         found = self.schema(document["type"], is_optional=False, namespace=namespace)
         return found if document.get("default") is None else replace(found, default=document["default"])
+
+
+def floating(value: Any, *, is_single: bool) -> float:
+    """A number of floating point as JsonConverter writes it, where NaN and the infinities are texts.
+
+    Raises TypeError for what is none, and OverflowError for a number that its type would make infinite.
+    """
+    if isinstance(value, bool | str):
+        if value not in {"NaN", "Infinity", "-Infinity"}:
+            raise TypeError(type(value).__name__)
+        return float(value)
+    number = float(value)
+    if abs(number) > (_SINGLE_MAX if is_single else sys.float_info.max):
+        raise OverflowError(value)
+    return number
 
 
 def unscaled(text: str, scale: int) -> Decimal:

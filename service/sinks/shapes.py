@@ -34,6 +34,7 @@ from service.sinks.schemas import (
     Misfit,
     Schema,
     SchemaUnreadable,
+    floating,
     schema_of,
     unscaled,
 )
@@ -340,9 +341,7 @@ def _there(value: Any, schema: Schema, path: str) -> Any:  # noqa: PLR0911 - one
     if schema.kind is Kind.BYTES:
         return base64.b64decode(value, validate=True)
     if schema.kind in {Kind.FLOAT32, Kind.FLOAT64}:
-        if isinstance(value, bool | str) and value not in {"NaN", "Infinity", "-Infinity"}:
-            raise TypeError(schema.kind)
-        return float(value)
+        return floating(value, is_single=schema.kind is Kind.FLOAT32)
     if schema.kind is Kind.STRING:
         return _of(str, value)
     return _of(bool if schema.kind is Kind.BOOLEAN else int, value)

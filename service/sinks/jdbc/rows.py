@@ -11,6 +11,7 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -32,6 +33,7 @@ from service.sinks.schemas import (
     Misfit,
     Schema,
     SchemaUnreadable,
+    floating,
     schema_of,
     unscaled,
 )
@@ -334,7 +336,7 @@ def _column(values: list[Any], schema: Schema) -> tuple[Any, list[int]]:
         return _made(values, lambda each: base64.b64decode(each, validate=True), pa.binary())
     written, meant = _LOGICAL.get(schema.name, (_TYPES[schema.kind], None))
     if pa.types.is_floating(written):
-        return _made(values, _number, written)
+        return _made(values, partial(floating, is_single=schema.kind is Kind.FLOAT32), written)
     is_plain = not pa.types.is_integer(written) or all(type(each) in {int, type(None)} for each in values)
     made, wrong = _made(values, None if is_plain else _integer, written)
     return (made if meant is None else made.cast(meant)), wrong
@@ -354,13 +356,6 @@ def _made(values: list[Any], change: Callable[[Any], Any] | None, kind: Any) -> 
                 made.append(pa.scalar(None, kind))
                 wrong.append(row)
         return pa.array([each.as_py() for each in made], kind), wrong
-
-
-def _number(value: Any) -> float:
-    """Also NaN and the infinities, which Jackson writes as texts."""
-    if isinstance(value, bool) or (isinstance(value, str) and value not in {"NaN", "Infinity", "-Infinity"}):
-        raise TypeError(value)
-    return float(value)
 
 
 def _integer(value: Any) -> int:

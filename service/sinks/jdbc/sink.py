@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow.compute as pc
 
 from fetchers.sdk import FetchError
@@ -313,8 +314,24 @@ class JdbcSink(SinkConnector[JdbcSinkConfig]):
 
     def _fitting(self, name: str, rows: Rows, found: Selection) -> Rows:
         """The rows whose values the columns can hold; the others are refused."""
-        target = self._targets[name]
+        losses = self._losses(self._targets[name], rows)
+        if losses:
+            # A person may have widened a column since it was looked at, so that they fit.
+            target = self._looked_at(name)
+            if target != self._targets[name]:
+                self._targets[name] = target
+                losses = self._losses(target, rows)
         is_sent = np.ones(len(rows), dtype=bool)
+        for unfit, message in losses:
+            is_sent &= ~unfit
+            whole = np.zeros(len(found.is_sent), dtype=bool)
+            whole[rows.numbers[unfit]] = True
+            found.refuse(whole, RefusalReason.OUT_OF_RANGE, message)
+        return rows if is_sent.all() else rows.taken(np.flatnonzero(is_sent))
+
+    def _losses(self, target: Target, rows: Rows) -> list[tuple[npt.NDArray[np.bool_], str]]:
+        """Which rows have values that their columns cannot hold, column by column, and why."""
+        losses = []
         for place, column in enumerate(rows.columns):
             goal = target.column(column.name)
             if goal is None:
@@ -322,11 +339,9 @@ class JdbcSink(SinkConnector[JdbcSinkConfig]):
             unfit, message = lost(column.values, goal, self._ready.calendar)
             if place >= len(rows.keys):
                 unfit &= ~rows.is_delete
-            is_sent &= ~unfit
-            whole = np.zeros(len(found.is_sent), dtype=bool)
-            whole[rows.numbers[unfit]] = True
-            found.refuse(whole, RefusalReason.OUT_OF_RANGE, message)
-        return rows if is_sent.all() else rows.taken(np.flatnonzero(is_sent))
+            if unfit.any():
+                losses.append((unfit, message))
+        return losses
 
     def _write(self, name: str, rows: Rows, written: _Written) -> None:
         """Write rows, and find those among them that will never be taken."""

@@ -41,6 +41,8 @@ class OtherRows:
     """Subclasses give the database."""
 
     url: str
+    widened: str
+    """What lets the column ``v`` take more."""
 
     def sink(self, **changes: str) -> AbstractAsyncContextManager[JdbcSink]:
         """A started sink; ``_`` in names stands for a dot."""
@@ -69,9 +71,23 @@ class OtherRows:
             await sink.put(batch_of([(1, {"v": "n"}), (GREAT + 1, None)], schema()))
         assert await self.found("id, v") == [("01", "b"), ("1", "n"), ("1.0", "c"), (str(GREAT), "e")]
 
+    async def test_a_column_that_is_widened_takes_what_it_had_refused(self) -> None:
+        """From then on, in the task that runs; it needs no restart."""
+        await self.table("id int primary key, v varchar(3)")
+        refused: Refused = []
+        async with self.sink() as sink:
+            await sink.put(batch_of([(1, {"v": "long"}), (2, {"v": "ok"})], schema(), refused=refused))
+            assert [row for row, _, _ in refused] == [0]
+            await self.sql(f"alter table orders {self.widened}")
+            await sink.put(batch_of([(3, {"v": "long"}), (4, {"v": "longer still"})], schema(), refused=refused))
+        assert [row for row, _, _ in refused] == [0, 1]
+        assert await self.found("id, v") == [("2", "ok"), ("3", "long")]
+
 
 class TextsAsValues(OtherRows):
     """What MySQL and MariaDB have in common."""
+
+    widened = "modify v varchar(5)"
 
     async def test_a_text_deletes_and_changes_the_row_of_just_its_number(self) -> None:
         """``abc`` is no 0, and of two great numbers each is itself."""
@@ -219,6 +235,8 @@ class TestMySql(TextsAsValues):
 
 class TestPostgres(OtherRows):
     """PostgreSQL, which compares a number with no text unless it is told to."""
+
+    widened = "alter v type varchar(5)"
 
     @pytest.fixture(autouse=True)
     def _database(self, postgres: Postgres) -> None:

@@ -17,6 +17,7 @@ from service.sinks.converters import EnvelopeReader
 from service.sinks.jdbc.config import JdbcSinkConfig
 from service.sinks.jdbc.database import Family, TargetColumn, lost
 from service.sinks.jdbc.rows import Rows, rows_of
+from service.sinks.shapes import column_of_json, shape_of
 
 _DATA = "org.apache.kafka.connect.data"
 FIELDS = [
@@ -144,6 +145,18 @@ def test_numbers_beyond_all_types_are_refused_alone() -> None:
     assert [column.values.to_pylist() for column in rows.keys] == [[1]]
 
 
+@pytest.mark.parametrize("number", ["1e39", "-1e39", "1e400", "9" * 400])
+def test_a_number_that_its_type_would_make_infinite_is_refused_alone(number: str) -> None:
+    """Of single precision here, and the same in the columns of files and of Iceberg; infinity is a word of its own."""
+    value = ValueType(Form.JSON, '{"type":"struct","fields":[{"field":"n","type":"float"}]}')
+    texts = pa.array([f'{{"n":{text}}}' for text in ("3.4028235e38", number, '"-Infinity"')])
+    rows, refused = made(texts, NONE, pk_mode="none", value=value)
+    assert [row for row, _, _ in refused] == [1]
+    assert rows.numbers.tolist() == [0, 2]
+    _, misfits = column_of_json(texts, shape_of(value, "parquet"))
+    assert list(misfits) == [1]
+
+
 def test_keys_of_kafka_and_of_the_value() -> None:
     """Places have names of their own; a whitelist leaves the key's fields alone."""
     rows, _ = made([{"n": 1}], NONE.slice(0, 1), pk_mode="kafka")
@@ -152,6 +165,10 @@ def test_keys_of_kafka_and_of_the_value() -> None:
     assert [column.name for column in rows.columns] == ["n", "word"]
     _, refused = made([{"n": 1}], NONE.slice(0, 1), pk_mode="record_value", pk_fields="other")
     assert [reason for _, reason, _ in refused] == ["missing_field"]
+
+
+_READ: dict[str, Any] = {"reads_texts": True}
+_KEPT: dict[str, Any] = {"reads_texts": True, "holds_any_text": True}
 
 
 @pytest.mark.parametrize(
@@ -169,6 +186,20 @@ def test_keys_of_kafka_and_of_the_value() -> None:
         (pa.array([Decimal("0.1"), Decimal("0.12345678901234567890")]), {"family": Family.DOUBLE}, [False, True]),
         (pa.array([float("nan"), 1.0]), {"family": Family.DOUBLE, "takes_nan": False}, [True, False]),
         (pa.array([1, None]), {"family": Family.EXACT, "digits": 0, "takes_null": False}, [False, True]),
+        (pa.array([12300, 12345]), {"family": Family.EXACT, "digits": -2}, [False, True]),
+        (pa.array([1.25, 0.125, 0.1]), {"family": Family.REAL, "digits": 2}, [False, True, True]),
+        (pa.array([float("inf"), 0.1, 0.5]), {"family": Family.REAL, "takes_nan": False}, [True, True, False]),
+        (pa.array([b"abc", b"ab", None]), {"family": Family.BINARY, "size_bytes": 3}, [False, True, False]),
+        (
+            pa.array(["1.50", "1.234", "x", None]),
+            {**_READ, "family": Family.EXACT, "digits": 2},
+            [False, True, True, False],
+        ),
+        (pa.array([" 1e400", "0.1", "1e-3"]), {**_READ, "family": Family.DOUBLE}, [True, False, False]),
+        (pa.array(["16777217", "0.1"]), {**_READ, "family": Family.REAL}, [True, False]),
+        (pa.array(["x", "2020-01-01", "9007199254740993.5"]), {**_KEPT, "family": Family.DOUBLE}, [False, False, True]),
+        (pa.array(["9007199254740993", "9223372036854775808.5"]), _KEPT, [False, True]),
+        (pa.array([Decimal("1234567890123456.7891"), Decimal("1.5000")]), _KEPT, [True, False]),
     ],
 )
 def test_what_a_column_cannot_hold_is_seen(values: Any, column: dict[str, Any], unfit: list[bool]) -> None:

@@ -33,6 +33,18 @@ class TestSqlite(JdbcSinkSuite):
             connection.commit()
         return found
 
+    @pytest.mark.parametrize("column", ["numeric", "integer", "date"])
+    async def test_a_text_whose_digits_would_be_lost_is_refused_alone(self, column: str) -> None:
+        """A column of numbers makes a double of it; what is no number stays the text that it is."""
+        await self.sql(f"create table orders (id integer primary key, v {column})")
+        schema = {"type": "record", "name": "O", "fields": [{"name": "v", "type": "string"}]}
+        texts = ["2020-01-01", "1.5", "12345678901234567890.5", "word"]
+        refused: list[tuple[int, str, str]] = []
+        async with self.sink() as sink:
+            await sink.put(batch_of([(n, {"v": text}) for n, text in enumerate(texts)], schema, refused=refused))
+        assert [row for row, _, _ in refused] == [2]
+        assert await self.sql("select v from orders") == [("2020-01-01",), (1.5,), ("word",)]
+
     async def test_a_folder_that_is_missing_is_told(self) -> None:
         """A person must mend it."""
         self.url = f"jdbc:sqlite:{self.file.parent}/none/shop.db"
