@@ -13,7 +13,7 @@ from fetchers.mysql_cdc.events import Event, EventReader, MalformedError, Server
 from fetchers.mysql_cdc.places import GtidSet, Place
 from fetchers.mysql_cdc.segment import Run, Segment
 from fetchers.mysql_cdc.segments import Segments
-from fetchers.mysql_cdc.table_map import LONG, Column
+from fetchers.mysql_cdc.table_map import LONG, Column, NotDescribed
 from fetchers.mysql_cdc.transactions import TransactionReader, Transactions
 from tests.binlog_server import FILE, NAMED, WrittenLog, WrittenTable, named, packet
 
