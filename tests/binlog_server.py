@@ -356,6 +356,7 @@ def mariadb_answers(
         "SHOW MASTER STATUS": [{"file": FILE, "position": log.position}],
         "SELECT c.table_schema": described,
         "SHOW WARNINGS": [],
+        "SELECT constraint_schema": [],
         "SELECT table_schema AS d, table_name AS t, column_name": [
             {"d": "w", "t": table, "n": "id"} for table in tables
         ],

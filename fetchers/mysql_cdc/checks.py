@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from fetchers.mysql_cdc.config import MySqlCdcConfig
 from fetchers.mysql_cdc.table_map import TableMap
-from fetchers.sdk import Finding
+from fetchers.sdk import Finding, Severity
 from fetchers.toolkit.mysql import MySqlConnection
 from fetchers.toolkit.name_lists import unmatched_findings
 
@@ -39,6 +39,7 @@ async def settings_findings(
         told = "That is the server's own number: choose one that no server and no other reader has."
         made.append(Finding("database.server.id", str(config.database_server_id), told))
     made += await _rights(connection, config)
+    made += await _cascading(connection, takes)
     return [*made, *await _versioned(connection, takes)] if config.snapshot_mode.startswith("initial") else made
 
 
@@ -58,6 +59,29 @@ async def _versioned(connection: MySqlConnection, takes: Callable[[str], bool]) 
     )
     names = sorted(name for name in (f"{row['d']}.{row['t']}" for row in rows) if takes(name))
     return [Finding("table.include.list", name, told.format(name)) for name in names]
+
+
+async def _cascading(connection: MySqlConnection, takes: Callable[[str], bool]) -> list[Finding]:
+    """Tables whose rows the server itself changes where another table's are deleted or get other keys.
+
+    InnoDB does it below the log, which has the other table's rows alone (the page "Foreign Key Constraints" of MySQL's
+    manual; so it is in MariaDB).
+    """
+    rows = await connection.rows(
+        "SELECT constraint_schema AS d, table_name AS t, constraint_name AS n FROM "
+        "information_schema.referential_constraints WHERE NOT (update_rule IN ('RESTRICT', 'NO ACTION') "
+        "AND delete_rule IN ('RESTRICT', 'NO ACTION'))"
+    )
+    told = (
+        "{0}: what its foreign key {1} does to it (ON DELETE, ON UPDATE: CASCADE, SET NULL) is in no log and never "
+        "comes. Let the application change these rows itself, and make the key ON DELETE RESTRICT ON UPDATE RESTRICT"
+    )
+    found = sorted((f"{row['d']}.{row['t']}", str(row["n"])) for row in rows)
+    return [
+        Finding("table.include.list", name, told.format(name, key), Severity.WARNING)
+        for name, key in found
+        if takes(name)
+    ]
 
 
 def _findings(found: Mapping[str, str]) -> Iterator[Finding]:

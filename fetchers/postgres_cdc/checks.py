@@ -5,7 +5,7 @@ Facts: the pages "CREATE PUBLICATION" and "ALTER PUBLICATION" of PostgreSQL's ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import psycopg
 
@@ -26,6 +26,15 @@ _RIGHTS = """
 select has_schema_privilege(n.oid, 'USAGE') as may_enter, has_table_privilege(c.oid, 'SELECT') as may_read,
   row_security_active(c.oid) as is_filtered
 from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s"""
+_BARE = """
+select n.nspname::text as schema, c.relname::text as name from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p') and c.relreplident <> 'f' and (c.relreplident = 'n' or not exists (select from pg_index i
+  where i.indrelid = c.oid and case when c.relreplident = 'i' then i.indisreplident else i.indisprimary end))"""
+"""Tables without a replica identity."""
+_PUBLISHES = """
+select pubinsert as c, pubupdate as u, pubdelete as d, pubtruncate as t from pg_publication where pubname = %s"""
+_WORDS = {"c": "insert", "u": "update", "d": "delete", "t": "truncate"}
+_NAMED_MAX = 10
 _COLUMNS = """
 select a.attname::text as name from pg_attribute a join pg_class c on c.oid = a.attrelid
   join pg_namespace n on n.oid = c.relnamespace
@@ -114,6 +123,30 @@ def _table_findings(server: Catalogue, config: PostgresCdcConfig) -> Iterator[Fi
     yield from rights_findings(server, config, tables)
     if tables:
         yield from _publication_findings(server, config)
+        yield from _changes_findings(server, config, tables)
+
+
+def _changes_findings(
+    server: Catalogue, config: PostgresCdcConfig, tables: Collection[tuple[str, str]]
+) -> Iterator[Finding]:
+    """Which changes of rows would not come, and which the server would refuse to whoever makes them."""
+    wanted = {code for code in _WORDS if code not in config.skipped_operations}
+    for row in server.rows(_PUBLISHES, (config.publication_name,)):
+        published = {code for code, is_published in row.items() if is_published}
+        if missing := [_WORDS[code] for code in _WORDS if code in wanted - published]:
+            all_words = ", ".join(word for code, word in _WORDS.items() if code in wanted | published)
+            sql = f"ALTER PUBLICATION {server.quoted(config.publication_name)} SET (publish = '{all_words}')"
+            told = f"It does not publish {', '.join(missing)}: these changes never come. {RUN_BY_ANOTHER}: {sql}"
+            yield Finding("publication.name", config.publication_name, told, Severity.WARNING)
+    without = {(row["schema"], row["name"]) for row in server.rows(_BARE)}
+    bare = [server.quoted(*table) for table in tables if table in without]
+    if bare:
+        told = (
+            "Tables without a replica identity: once they are published, the server refuses UPDATE and DELETE on them "
+            f"to everybody. Give them a primary key, or run: ALTER TABLE {bare[0]} REPLICA IDENTITY FULL"
+        )
+        named = ", ".join(bare[:_NAMED_MAX]) + (f" and {len(bare) - _NAMED_MAX} more" if len(bare) > _NAMED_MAX else "")
+        yield Finding("table.include.list", named, told, Severity.WARNING)
 
 
 def rights_findings(

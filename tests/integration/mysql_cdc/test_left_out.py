@@ -51,3 +51,31 @@ async def test_a_column_that_a_list_does_not_meet_is_told(each_mysql: MySql) -> 
         ("column.exclude.list", "secret"),
         ("column.exclude.list", f"{each_mysql.name}\\.people\\.sekret"),
     ]
+
+
+async def test_what_a_foreign_key_does_to_rows_is_told(each_mysql: MySql) -> None:
+    """No log has it: the row stays in the topic, though it is gone, or has another value."""
+    await each_mysql.rows(
+        "create table parent (id int primary key)",
+        "create table plain (id int primary key, p int, foreign key (p) references parent (id))",
+        "create table child (id int primary key, p int, constraint k foreign key (p) references parent (id) "
+        "on delete cascade)",
+        "create table other (id int primary key, p int, constraint o foreign key (p) references parent (id) "
+        "on update set null)",
+        "insert into parent values (1), (2)",
+        "insert into child values (7, 1)",
+    )
+    found = await source(each_mysql).check(FakeContext())
+    assert [(one.value, one.is_error) for one in found] == [
+        (f"{each_mysql.name}.child", False),
+        (f"{each_mysql.name}.other", False),
+    ]
+    assert "foreign key k" in found[0].message
+    lists = {"table.include.list": f"{each_mysql.name}\\.(parent|plain)"}
+    assert await source(each_mysql, **lists).check(FakeContext()) == []
+    log_alone, context = source(each_mysql, **{"snapshot.mode": "no_data"}), FakeContext()
+    await read(log_alone, context, until=bool)
+    await each_mysql.rows("delete from parent where id = 1", "delete from parent where id = 2")
+    assert await each_mysql.rows("select * from child") == []
+    pages = await read(log_alone, context, until=lambda pages: len(rows_of(pages)) >= 4)  # with their tombstones
+    assert {topic for topic, _, _ in rows_of(pages)} == {f"shop.{each_mysql.name}.parent"}

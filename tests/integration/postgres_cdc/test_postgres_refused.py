@@ -243,6 +243,48 @@ async def test_a_publication_of_somebody_else_that_lacks_a_table_is_told(shop: F
     assert list(await shop.connector().check(shop.context())) == []
 
 
+async def test_changes_that_a_publication_leaves_out_are_told(shop: Followed) -> None:
+    """Deletes that never come are a choice that somebody may have made without knowing of this reader."""
+    shop.postgres.run(
+        f"grant select on t to {shop.postgres.name}",
+        "create publication dbz_publication for table t with (publish = 'insert, truncate')",
+    )
+    shop.properties["publication.autocreate.mode"] = "disabled"
+    (finding,) = await shop.connector().check(shop.context())
+    assert not finding.is_error
+    assert "does not publish update, delete: these changes never come" in finding.message
+    shop.properties["skipped.operations"] = "t,d,u"
+    assert await checked(shop) == []
+    del shop.properties["skipped.operations"]
+    (sql,) = re.findall("ALTER PUBLICATION .*", finding.message)
+    shop.postgres.run(sql)
+    assert await checked(shop) == []
+    assert shop.postgres.rows("select pubinsert, pubupdate, pubdelete, pubtruncate from pg_publication") == [
+        (True,) * 4
+    ]
+
+
+async def test_tables_whose_rows_could_not_be_changed_any_more_are_told(shop: Followed) -> None:
+    """A publication of a table without a replica identity would end the application's updates."""
+    postgres = shop.postgres
+    postgres.run(
+        "create table bare (n int)",
+        "create table whole (n int)",
+        "alter table whole replica identity full",
+        "create publication dbz_publication for table t, bare, whole",
+        f"grant select on t, bare, whole to {postgres.name}",
+    )
+    shop.properties["publication.autocreate.mode"] = "disabled"
+    (finding,) = await shop.connector().check(shop.context())
+    assert (finding.is_error, finding.key, finding.value) == (False, "table.include.list", '"public"."bare"')
+    postgres.run("insert into bare values (1)")
+    with pytest.raises(Exception, match="does not have a replica identity"):
+        postgres.run("update bare set n = 2")
+    (sql,) = re.findall("ALTER TABLE .*", finding.message)
+    postgres.run(sql, "update bare set n = 2")
+    assert await checked(shop) == []
+
+
 async def test_tables_that_may_not_be_read_are_refused_before_a_slot_holds_back_log(shop: Followed) -> None:
     """The schema, the table, its rows: each with its right; all of them are told at validation."""
     postgres, role = shop.postgres, shop.postgres.name

@@ -243,5 +243,5 @@ async def test_keys_of_every_kind_are_gone_on_from(tmp_path: Path, values: list[
     for _ in range(len(values) + 2):
         for page in await _read(tmp_path / "x.db", context, pages_max=1, **BY_TIME):
             made = cast("pa.StructArray", page.payload_column)
-            found += made.field("n").to_pylist()  # also of rows that are rejected
+            found += cast("list[int]", made.field("n").to_pylist())  # also of rows that are rejected
     assert sorted(found) == list(range(len(values)))
