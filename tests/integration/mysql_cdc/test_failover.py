@@ -132,11 +132,7 @@ async def test_a_server_that_went_back_in_time_is_not_gone_on_from(mysql: MySql)
     await mysql.rows("insert into t values (1, 'a')")
     await read(source(mysql), context, until=has_row("t", 1))
     await mysql.rows("reset master", "insert into t values (2, repeat('b', 5000))")
-<<<<<<< HEAD
-    with pytest.raises(Fatal, match=r"does not know of the transactions .*begun anew.*snapshot\.mode=initial"):
-=======
     with pytest.raises(
         Fatal, match=r"does not know of the transactions .* any more.*begun anew.*snapshot\.mode=initial"
     ):
->>>>>>> a14cdc
         await read(source(mysql), context, until=lambda _: False)
