@@ -31,7 +31,7 @@ BY_FIELD, BY_RECORD = DAILY | {"timestamp__extractor": "RecordField"}, DAILY | {
 """Keys by which rows without the field are refused, and what a person makes of them to have these rows too."""
 
 
-async def _run(folder: Path, group: int | None, store: DyingStore | None = None, **changes: str) -> list[int]:
+async def _run(folder: Path, group: int | None, store: DyingStore | None = None, /, **changes: str) -> list[int]:
     """Put all from the group's offset on; which were refused."""
     refused: list[tuple[int, str, str]] = []
     async with running(config_of(folder, **changes), store=store) as sink:
