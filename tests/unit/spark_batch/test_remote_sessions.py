@@ -6,7 +6,7 @@ import asyncio
 import gc
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,6 +28,7 @@ from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, Paylo
 from spark_batch.runner import ConversionRunner
 from spark_batch.session import Begun, SparkSettings, close_remote, connect, is_session_answering, start_session
 from spark_batch.session_keeper import SessionKeeper
+from tests.passing_time import let_pass
 
 PLAN = ConversionPlan(PayloadFormat.JSON, value_converter=ConverterSpec(ConverterKind.JSON))
 ENDS_SECONDS_MAX = 60.0
@@ -155,7 +156,6 @@ async def test_a_start_that_was_given_up_before_it_had_a_thread_begins_nothing(
 
 async def test_a_start_that_fails_leaves_no_session_open(server: SilentServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server is asked to forget it; and PySpark asks for each that is open at the end of the process, for long."""
-    monkeypatch.setattr(session_keeper, "ANSWER_SECONDS_MAX", 0.05)
     begun: list[SparkSession] = []
 
     def launch(_: SparkSettings, tell: Begun) -> SparkSession:
@@ -163,9 +163,10 @@ async def test_a_start_that_fails_leaves_no_session_open(server: SilentServer, m
         tell(begun[-1])
         raise RuntimeError("no tiny job")
 
-    await refused(SessionKeeper(SparkSettings(remote=server.url), launch=launch, tell=lambda _: None))
+    keeper = SessionKeeper(SparkSettings(remote=server.url), launch=launch, tell=lambda _: None)
+    await answered_too_late(server, refused(keeper), monkeypatch)
     assert [client_of(session).is_closed for session in begun] == [True]
-    await until(lambda: server.methods == ["ReleaseSession"])
+    assert server.methods == ["ReleaseSession"]
 
 
 async def test_a_session_for_which_nobody_waits_any_more_is_closed(
@@ -266,10 +267,10 @@ async def test_a_server_is_asked_to_forget_a_session_that_is_lost(
     server: SilentServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends what it does for it, and would else keep it for an hour."""
-    monkeypatch.setattr(session_keeper, "ANSWER_SECONDS_MAX", 0.05)
     keeper = await ready_keeper(server)
-    await keeper.restart(0, "too slow")
-    await until(lambda: server.methods == ["ReleaseSession"])
+    await answered_too_late(server, keeper.restart(0, "too slow"), monkeypatch)
+    assert server.methods == ["ReleaseSession"]
+    server.may_answer.set()
     await keeper.stop()
 
 
@@ -330,6 +331,17 @@ async def test_a_call_on_a_closed_channel_condemns_no_plan(
         await runner.convert(PLAN, batch)
     assert isinstance(told.value, ConversionRetriable)
     await runner.stop()
+
+
+async def answered_too_late(
+    server: SilentServer, work: Coroutine[Any, Any, None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Do what asks the server, whose answer is waited for until the question is there, and for no longer."""
+    monkeypatch.setattr(session_keeper, "ANSWER_SECONDS_MAX", 3600.0)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(work)
+        await until(server.called.is_set)
+        let_pass(session_keeper.ANSWER_SECONDS_MAX)
 
 
 def connected(server: SilentServer) -> SparkSession:
