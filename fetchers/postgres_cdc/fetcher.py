@@ -272,14 +272,14 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             has_key_still=self._tables.has_key_still,
         )
         log = Log(config, framing, self._origin)
-        told, reached, beaten = start, start, clock.monotonic()
+        told = reached = start
+        beaten = moved = clock.monotonic()
         telling, stream = ExitStack(), None
         try:
             end = await self._asked(Catalogue.log_end)
             while config.snapshot_mode != "initial_only" or reading.is_waiting:
                 if stream is None:
-                    # The slot may have been waited for, and a log that is not read is not quiet.
-                    stream, moved = await self._opened(log), clock.monotonic()
+                    stream, moved = await self._opened(log), clock.monotonic()  # to wait for the slot is no quiet log
                     self._origin = stream.origin
                     self._doubts.end()
                     telling.enter_context(stream.telling(lambda: self._confirmed))
