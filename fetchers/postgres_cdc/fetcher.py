@@ -279,8 +279,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             end = await self._asked(Catalogue.log_end)
             while config.snapshot_mode != "initial_only" or reading.is_waiting:
                 if stream is None:
-                    stream = await self._opened(log)
-                    moved = clock.monotonic()  # the slot may have been waited for: a log that is not read is not quiet
+                    stream, moved = await self._opened(log), clock.monotonic()  # to wait for the slot is no quiet log
                     self._origin = stream.origin
                     self._doubts.end()
                     telling.enter_context(stream.telling(lambda: self._confirmed))
