@@ -240,14 +240,16 @@ def select(
 
 
 def key_order(table: CapturedTable, server: Catalogue) -> str:
-    """The text that stands for the order of a table's key; empty where it has none.
+    """The text that stands for the order of a table's key, and for the table; empty where it has none.
+
+    Behind a place of another table of the name there may be rows that neither the log has nor a snapshot.
 
     As it is now: it is that of the rows of a SELECT only where this has begun, for so long nobody can alter the table.
     """
     if not table.keys:
         return ""
     orders = {row["name"]: row["sorted"] for row in server.rows(_ORDERS, (table.relation.oid,))}
-    return order_text([(key, orders.get(key)) for key in table.keys])
+    return order_text([table.relation.oid, *((key, orders.get(key)) for key in table.keys)])
 
 
 def place_in(table: CapturedTable, batch: pa.RecordBatch, order: str) -> tuple[str, ...]:
