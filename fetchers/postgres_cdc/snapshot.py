@@ -24,7 +24,7 @@ from fetchers.sdk import Retriable
 from fetchers.toolkit.databases import batches_of, cancel_postgresql, close_postgresql, postgresql_error
 from fetchers.toolkit.exclusive_calls import ExclusiveCalls
 from fetchers.toolkit.postgres_texts import KEY_ORDER, key_literal, key_text, takes_any_bytes, text_literal
-from fetchers.toolkit.table_reading import order_text, texts_behind
+from fetchers.toolkit.table_reading import UnseenTableError, order_text, texts_behind
 
 BATCH_BYTES = 4 * 1024 * 1024
 _BITS = 0xFFFFFFFF
@@ -53,7 +53,7 @@ _ALTERED = {"42P01", "42703"}
 """No such table, no such column: one was dropped after the catalogue was asked, and is not asked for again."""
 
 
-class LockedError(Retriable):
+class LockedError(UnseenTableError):
     """Another statement alters the table, or waits until it may."""
 
     def __init__(self) -> None:
