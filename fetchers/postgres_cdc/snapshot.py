@@ -24,7 +24,7 @@ from fetchers.sdk import Retriable
 from fetchers.toolkit.databases import batches_of, cancel_postgresql, close_postgresql, postgresql_error
 from fetchers.toolkit.exclusive_calls import ExclusiveCalls
 from fetchers.toolkit.postgres_texts import KEY_ORDER, key_literal, key_text, takes_any_bytes, text_literal
-from fetchers.toolkit.table_reading import order_text, texts_behind
+from fetchers.toolkit.table_reading import UnseenTableError, order_text, texts_behind
 
 BATCH_BYTES = 4 * 1024 * 1024
 _BITS = 0xFFFFFFFF
@@ -53,7 +53,7 @@ _ALTERED = {"42P01", "42703"}
 """No such table, no such column: one was dropped after the catalogue was asked, and is not asked for again."""
 
 
-class LockedError(Retriable):
+class LockedError(UnseenTableError):
     """Another statement alters the table, or waits until it may."""
 
     def __init__(self) -> None:
@@ -240,14 +240,16 @@ def select(
 
 
 def key_order(table: CapturedTable, server: Catalogue) -> str:
-    """The text that stands for the order of a table's key; empty where it has none.
+    """The text that stands for the order of a table's key, and for the table; empty where it has none.
+
+    Behind a place of another table of the name there may be rows that neither the log has nor a snapshot.
 
     As it is now: it is that of the rows of a SELECT only where this has begun, for so long nobody can alter the table.
     """
     if not table.keys:
         return ""
     orders = {row["name"]: row["sorted"] for row in server.rows(_ORDERS, (table.relation.oid,))}
-    return order_text([(key, orders.get(key)) for key in table.keys])
+    return order_text([table.relation.oid, *((key, orders.get(key)) for key in table.keys)])
 
 
 def place_in(table: CapturedTable, batch: pa.RecordBatch, order: str) -> tuple[str, ...]:

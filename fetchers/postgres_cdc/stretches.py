@@ -8,17 +8,23 @@ after they were read. Facts: the chapter "pg_snapshot" of PostgreSQL's manual.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
+
+import psycopg
+import psycopg.errors
 
 from fetchers.postgres_cdc.captured import CapturedTables
 from fetchers.postgres_cdc.catalogue import Catalogue, catalogue
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.events import CapturedTable
-from fetchers.postgres_cdc.snapshot import LockedError, SnapshotReader, key_order, place_in, select
+from fetchers.postgres_cdc.snapshot import LOCK_MS, LockedError, SnapshotReader, key_order, place_in, select
 from fetchers.sdk import FetchContext, Page
 from fetchers.toolkit.table_reading import Stretch
 
+LOOK_MS = 3_000
+"""How long a look which tables there are waits for the lock of one: longer than an autovacuum that is to give way."""
 LATER_SECONDS = 1.0
 """After which a table is looked at again that another statement alters, or waits to alter."""
 TRANSACTIONS_KEPT = 100_000
@@ -68,7 +74,7 @@ class PostgresStretches:
     async def tables(self) -> Mapping[str, bool]:
         """All that are published and meant, and whether each has a key.
 
-        Tables that are missing from the publication are added to it.
+        Tables that are missing from the publication are added to it. Raises `LockedError`.
         Not while the stored progress calls one of them read: it was dropped and made again, or was left out for a
         while, and the log has not told all of it. First that it is to be read again must be in Kafka.
         """
@@ -78,8 +84,23 @@ class PostgresStretches:
         """The same as the publication is."""
         return await self._context.run_blocking(partial(self._tables, adds=False), subject="server")
 
-    def _tables(self, *, adds: bool) -> Mapping[str, bool]:
+    @contextmanager
+    def _looking(self, lock_ms: int) -> Iterator[Catalogue]:
+        """The catalogue, which PostgreSQL 16 and newer tell of a publication only with its tables' locks.
+
+        Raises `LockedError` where one is not given in time.
+        """
         with catalogue(self._config) as server:
+            server.rows(f"SET lock_timeout = {lock_ms}")
+            try:
+                yield server
+            except psycopg.errors.LockNotAvailable as error:
+                if self._reader.is_open:
+                    self._reader.end()
+                raise LockedError from error
+
+    def _tables(self, *, adds: bool) -> Mapping[str, bool]:
+        with self._looking(LOOK_MS) as server:
             if adds:
                 server.publish_tables(but=self._read())
             keyed, made = server.keyed_tables(), made_of(server, self._config.publication_name)
@@ -102,7 +123,7 @@ class PostgresStretches:
 
     def _stretch(self, name: str, after: Sequence[str]) -> Stretch | None:
         rows_max = self._config.snapshot_fetch_size
-        with catalogue(self._config) as server:
+        with self._looking(LOCK_MS) as server:
             names = _names_of(server, name)
             if names is None:
                 return None

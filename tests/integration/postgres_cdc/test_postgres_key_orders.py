@@ -207,3 +207,18 @@ async def test_a_key_of_which_the_log_lacks_a_column_is_none(followed: Followed,
     logged = await followed.read(stops=lambda page: len(page) > 0)
     assert numbers(logged) == [8]
     assert {repr(key) for page in (*begun, *rest, *logged) for key, _ in records(page)} == {"None"}
+
+
+@pytest.mark.parametrize("how", ["made again", "exchanged"])
+async def test_another_table_of_the_name_is_read_from_its_beginning(followed: Followed, how: str) -> None:
+    """Of the time before it is published the log has nothing, and the place is one of the table before."""
+    made = ("create table {} (k int primary key, n int)", "insert into {} select g, g from generate_series(1, {}) g")
+    followed.postgres.run(made[0].format("t"), made[1].format("t", 4))
+    assert numbers(await begun(followed)) == [1, 2]
+    if how == "made again":
+        followed.postgres.run("drop table t", made[0].format("t"), made[1].format("t", 5))
+    else:
+        followed.postgres.run(made[0].format("other"), made[1].format("other", 5))
+        followed.postgres.run("alter table t rename to old", "alter table other rename to t")
+    rest = await followed.read(stops=lambda _: followed.is_read)
+    assert numbers([page for page in rest if page.topic == "srv.public.t"]) == [1, 2, 3, 4, 5]

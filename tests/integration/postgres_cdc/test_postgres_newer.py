@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from fetchers.postgres_cdc.captured import CapturedTables
 from fetchers.postgres_cdc.replication import FAILOVER_VERSION
+from fetchers.postgres_cdc.snapshot import SnapshotReader
+from fetchers.postgres_cdc.stretches import PostgresStretches
 from fetchers.sdk import Fatal, Severity
+from fetchers.toolkit.table_reading import UnseenTableError
 from tests.databases import Postgres, own_postgres, running_postgres
 from tests.integration.postgres_cdc.test_postgres_log import SECONDS_MAX, Followed, is_after_snapshot
 from tests.postgres_standby import newer_program
@@ -118,3 +122,21 @@ async def test_validation_tells_what_the_installed_server_lacks(postgres: Postgr
     await followed.read(stops=is_after_snapshot)
     assert await added(followed, 1) == [("c", 1)]
     followed.drop()
+
+
+async def test_who_looks_at_a_table_gives_up_a_lock_that_is_not_given(newer: Followed) -> None:
+    """These versions tell of a publication only with its tables' locks: the log would not be followed meanwhile."""
+    await newer.read(stops=is_after_snapshot)
+    connector = newer.connector()
+    reader, tables = SnapshotReader(connector.config), CapturedTables(connector.config, connector._form)
+    stretches = PostgresStretches(connector.config, tables, reader, newer.context(), read=frozenset)
+    with newer.postgres.connect(autocommit=False) as holder, holder.cursor() as cursor:
+        cursor.execute("lock table t in access exclusive mode")
+        async with asyncio.timeout(SECONDS_MAX / 3):
+            held = await stretches.stretch("public.t", ())
+            with pytest.raises(UnseenTableError, match="a lock"):
+                await stretches.tables()
+        holder.rollback()
+    reader.close()
+    assert held is not None
+    assert held.waits_for.startswith("a lock")
