@@ -279,7 +279,7 @@ class MySqlTarget:
             raise Fatal(
                 f"upserts need a unique index of exactly pk.fields; run: ALTER TABLE {target.name} ADD UNIQUE ({told})"
             )
-        other = next((index for index in target.unique if index != keys and index <= written | target.alike), None)
+        other = next((index for index in target.unique if not keys <= index and index <= written | target.alike), None)
         if other is not None:
             raise Fatal(
                 f"{target.name} has another unique index ({columns_sql(self, sorted(other))}), by which an upsert "

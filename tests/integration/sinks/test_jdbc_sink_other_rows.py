@@ -159,6 +159,7 @@ class TextsAsValues(OtherRows):
             ("id bigint primary key, v varchar(20), c int as (length(v)) stored, unique (c)", "another unique index"),
             ("id bigint primary key, v varchar(20), unique (v(3))", "another unique index"),
             ("id bigint, v varchar(20), unique (id)", None),
+            ("id bigint primary key, v varchar(20), c int not null default 0, unique (c, id)", None),
             ("id bigint primary key, v varchar(20), c int, unique (c)", None),
             ("id bigint primary key, v varchar(20), c int not null auto_increment, unique (c)", None),
         ],
