@@ -96,7 +96,7 @@ async def test_a_record_without_a_time_is_refused_alone(tmp_path: Path) -> None:
 
 async def test_null_and_an_empty_text_are_one_folder(tmp_path: Path) -> None:
     """Whose file is named by the first and the last record of both."""
-    rows = [{"kind": ""}, {"kind": None}, {"kind": None}, {"kind": ""}]
+    rows: list[dict[str, Any]] = [{"kind": ""}, {"kind": None}, {"kind": None}, {"kind": ""}]
     for number, order in enumerate((rows, rows[1:3] + rows[:2], rows[::-1])):
         folder = tmp_path / str(number)
         config = config_of(
