@@ -137,6 +137,7 @@ class SinkConnector(ABC, Generic[C]):
 
     At least once is the worker's promise: after a crash, what was put and not committed is put again. A sink that
     knows by itself what it has written makes it exactly once: by what ``open`` returns, by passing over what it knows.
+    What it has refused it must know too: a record that failed the task comes again, perhaps to a config that takes it.
     """
 
     config_class: ClassVar[type[SinkConfig]]

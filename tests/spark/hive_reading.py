@@ -16,6 +16,8 @@ def main(folder: str, query: str, *files: str) -> None:
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/metastore;create=true",
         "spark.sql.shuffle.partitions": "1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
     }

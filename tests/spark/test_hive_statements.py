@@ -24,8 +24,10 @@ ROOT = Path(__file__).parents[2]
 FIELDS: list[dict[str, Any]] = [
     {"name": "n", "type": "int"},
     {"name": "kind", "type": ["null", "string"], "default": None},
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
     {"name": "inner", "type": {"type": "record", "name": "I", "fields": [{"name": "x", "type": "double"}]}},
 ]
+TIMES_MS = [1_750_000_000_123, -86_400_000, 0]
 MORE = {"name": "more", "type": ["null", "string"], "default": None}
 
 
@@ -43,11 +45,12 @@ async def spark(folder: Path, query: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.timeout(600)
-async def test_select_sees_the_new_column(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["Parquet", "Orc"])
+async def test_select_sees_the_new_column(form: str, tmp_path: Path) -> None:
     """In a table of Spark's own catalogue, with a folder whose name had to be escaped, and that of null."""
     config = config_of(
         tmp_path,
-        format__class="ParquetFormat",
+        format__class=f"{form}Format",
         schema__compatibility="BACKWARD",
         partitioner__class="FieldPartitioner",
         partition__field__name="kind",
@@ -58,14 +61,16 @@ async def test_select_sees_the_new_column(tmp_path: Path) -> None:
         await sink.open({HERE: None})
         for begin, fields in ((0, FIELDS), (3, [*FIELDS, MORE])):
             rows = [
-                {"n": begin + index, "kind": kind, "inner": {"x": 0.5}, "more": f"x{index}"}
+                {"n": begin + index, "kind": kind, "at": TIMES_MS[index], "inner": {"x": 0.5}, "more": f"x{index}"}
                 for index, kind in enumerate(kinds)
             ]
             schema = json.dumps({"type": "record", "name": "Row", "fields": fields})
             column = pa.array(rows, avro_shape(schema).type)
             await sink.put(batch_of(column, begin=begin, schema=schema, form=Form.RECORD))
-    found = await spark(tmp_path, "SELECT n, kind, inner.x AS x, more FROM default.orders ORDER BY n")
+    query = "SELECT n, kind, unix_millis(at) AS ms, inner.x AS x, more FROM default.orders ORDER BY n"
+    found = await spark(tmp_path, query)
     assert [row["n"] for row in found] == list(range(6))
     assert [row.get("kind") for row in found] == kinds * 2
     assert {row["x"] for row in found} == {0.5}
+    assert [row["ms"] for row in found] == TIMES_MS * 2
     assert [row.get("more") for row in found] == [None, None, None, "x0", "x1", "x2"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 from typing import IO, Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as po
@@ -55,13 +57,16 @@ class _Parquet:
 
 
 class _Orc:
-    """ORC has no times of day: they are written as numbers."""
+    """ORC has no times of day: they are written as numbers. Instants are times of UTC's clock.
+
+    ORC's own type of instants, ``timestamp with local time zone``, makes a file that Spark does not read at all.
+    """
 
     def __init__(self, file: Any) -> None:
         self._writer = po.ORCWriter(pa.PythonFile(file, mode="w"), compression="ZLIB")
 
     def write(self, values: Any) -> None:
-        fields = [pa.field(field.name, _without_times(field.type)) for field in values.type]
+        fields = [pa.field(field.name, _orc_type(field.type)) for field in values.type]
         columns = [column.cast(field.type) for column, field in zip(values.flatten(), fields, strict=True)]
         self._writer.write(pa.Table.from_arrays(columns, schema=pa.schema(fields)))
 
@@ -69,14 +74,37 @@ class _Orc:
         self._writer.close()
 
 
-def _without_times(kind: Any) -> Any:
-    """The type, with numbers for times of day wherever they stand."""
+def unfit_for_orc(values: Any) -> npt.NDArray[np.bool_]:
+    """Rows with a time before 1970 that has a fraction of a second.
+
+    Arrow's writer would give it nanoseconds below 0, and nobody who reads ORC in Java could read the file.
+    """
+    kind = values.type
+    found = np.zeros(len(values), dtype=bool)
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_without_times(field.type)) for field in kind])
+        for child in values.flatten():
+            found |= unfit_for_orc(child)
+    elif pa.types.is_list(kind) or pa.types.is_map(kind):
+        places = values.offsets.to_numpy()
+        items = values.items if pa.types.is_map(kind) else values.values
+        rows = np.repeat(np.arange(len(values)), np.diff(places))
+        found[rows[unfit_for_orc(items.slice(places[0], places[-1] - places[0]))]] = True
+    elif pa.types.is_timestamp(kind):
+        times = pc.fill_null(values.cast(pa.int64()), 0).to_numpy()
+        found = (times < 0) & (times % (1000 if kind.unit == "ms" else 1_000_000) != 0)
+    return found
+
+
+def _orc_type(kind: Any) -> Any:
+    """The type, with numbers for times of day, and times of no zone, wherever they stand."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_orc_type(field.type)) for field in kind])
     if pa.types.is_list(kind):
-        return pa.list_(_without_times(kind.value_type))
+        return pa.list_(_orc_type(kind.value_type))
     if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, _without_times(kind.item_type))
+        return pa.map_(kind.key_type, _orc_type(kind.item_type))
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp(kind.unit)
     if pa.types.is_time(kind):
         return pa.int32() if pa.types.is_time32(kind) else pa.int64()
     return kind

@@ -35,6 +35,7 @@ from service.sinks.file.text_form import texts_of
 from service.sinks.filesystem.compatibility import begins_file, projected
 from service.sinks.filesystem.config import FilesConfig, FileSystemSinkConfig
 from service.sinks.filesystem.folders import Placed, placed
+from service.sinks.filesystem.formats import unfit_for_orc
 from service.sinks.filesystem.object_store import ObjectStore
 from service.sinks.filesystem.stores import HdfsStore, LocalStore, Store
 from service.sinks.filesystem.writing import Moment, PartitionFiles
@@ -197,6 +198,9 @@ class FilesSink(SinkConnector[FilesConfig]):
                 written, unfit = projected(written, shape, files.shape)
                 _refuse(batch, unfit, is_fit, "its value has no place in the file's schema")
                 shape = files.shape
+            if self.config.format == "orc":
+                message = "it has a time before 1970 with a fraction of a second, of which ORC files are read by nobody"
+                _refuse(batch, unfit_for_orc(written), is_fit, message)
             return written, placed(batch, typed, self.config, now_ms=now.ms, is_fit=is_fit), shape, is_fit
         except ShapeError as error:
             for row in np.flatnonzero(is_fit).tolist():

@@ -59,7 +59,10 @@ class Change:
 
 def changes(table: Schema, records: Any, *, is_case_insensitive: bool = False) -> tuple[Change, ...]:
     """What ``table`` needs so that it can hold a struct column of the Arrow type ``records``."""
-    return tuple(_changes(table.as_struct(), records, (), is_case_insensitive))
+    found = _changes(table.as_struct(), records, (), is_case_insensitive)
+    # Columns by which rows are identified, and those around them, stay required: a record without one is refused.
+    kept = {name.split(".")[0] for name in map(table.find_column_name, table.identifier_field_ids) if name}
+    return tuple(each for each in found if each.add or each.widen or each.path[0] not in kept)
 
 
 def _changes(table: StructType, records: Any, above: tuple[str, ...], is_folded: bool) -> Iterator[Change]:  # noqa: FBT001 - one recursion

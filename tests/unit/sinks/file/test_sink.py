@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -47,15 +48,12 @@ async def test_a_record_that_failed_the_task_is_written_by_the_config_that_takes
     """Once, behind what stands in the file already; what has its dead letter is not written any more."""
     file = tmp_path / "out.txt"
     payloads = [b'"BOI="', b'"?"', b'"AA=="', b'"!"', b'"AQ=="']
-    typed: list[bytes | None] = [b'{"schema":%s,"payload":%s}' % (PRICE, payload) for payload in payloads]
-    plain: list[bytes | None] = [*payloads]
+    typed, plain = [b'{"schema":%s,"payload":%s}' % (PRICE, payload) for payload in payloads], payloads
 
-    async def run(
-        reader: ColumnReader, values: list[bytes | None], begin: int, committed: int | None = None
-    ) -> list[int]:
+    async def run(reader: ColumnReader, values: Sequence[bytes], begin: int, committed: int | None = None) -> list[int]:
         refused: list[int] = []
         decoding = Decoding(SideReader(BytesReader(), "K", KEY_STAGE), SideReader(reader, "V", VALUE_STAGE), "Sink")
-        records: pa.Table = polled(values).slice(begin)
+        records: pa.Table = polled(list(values)).slice(begin)
         decoded = await decoding.decode(records, refuse=lambda each: refused.append(begin + each.row))
         [batch] = decoded.batches
         sink = FileStreamSink(FileStreamSinkConfig.model_validate({"file": str(file)}))

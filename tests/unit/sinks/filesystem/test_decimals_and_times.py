@@ -140,3 +140,37 @@ def _numbered(kind: Any) -> Any:
     if pa.types.is_map(kind):
         return pa.map_(pa.string(), _numbered(kind.item_type))
     return pa.int32() if pa.types.is_time32(kind) else pa.int64()
+
+
+@pytest.mark.parametrize("place", ["field", "list", "map"])
+@pytest.mark.parametrize("kind", ["timestamp-millis", "timestamp-micros", "local-timestamp-micros"])
+async def test_orc_has_instants_as_times_of_utc(kind: str, place: str, tmp_path: Path) -> None:
+    """Spark reads no file with ORC's own type of instants, nor one with a fraction of a second before 1970."""
+    instant = {"type": "long", "logicalType": kind}
+    kinds: dict[str, Any] = {
+        "field": ["null", instant],
+        "list": {"type": "array", "items": instant},
+        "map": {"type": "map", "values": instant},
+    }
+    schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "at", "type": kinds[place]}]})
+    second = 1000 if kind.endswith("millis") else 1_000_000
+    times = [-second, -1, 0, 1, -second - 1, second, -31_536_000 * second]
+    wrapped: dict[str, list[Any]] = {
+        "field": times,
+        "list": [[0, time] for time in times],
+        "map": [[("a", 0), ("b", time)] for time in times],
+    }
+    refused: list[tuple[int, str, str]] = []
+    column = pa.array([{"at": each} for each in wrapped[place]], avro_shape(schema).type)
+    async with running(config_of(tmp_path, format__class="OrcFormat", flush__size="5")) as sink:
+        await sink.open({HERE: None})
+        await sink.put(batch_of(column, schema=schema, form=Form.RECORD, refused=refused))
+    assert [row for row, *_ in refused] == [1, 4]
+    (file,) = (tmp_path / "topics/orders").rglob("*.orc")
+    found = po.read_table(file).column("at")
+    assert "tz=" not in str(found.type)
+    assert len(found) == len(times) - 2
+    if place == "field":
+        whole = found.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
+        kept = [time for row, time in enumerate(times) if row not in {1, 4}]
+        assert whole == [time * 1_000_000 // second for time in kept]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,12 @@ BY_FIELD, BY_RECORD = DAILY | {"timestamp__extractor": "RecordField"}, DAILY | {
 """Keys by which rows without the field are refused, and what a person makes of them to have these rows too."""
 
 
-async def _run(folder: Path, group: int | None, store: DyingStore | None = None, /, **changes: str) -> list[int]:
+async def _run(  # noqa: PLR0917 - of tests
+    folder: Path, group: int | None, config: Mapping[str, str], flush_size: str = "1", store: DyingStore | None = None
+) -> list[int]:
     """Put all from the group's offset on; which were refused."""
     refused: list[tuple[int, str, str]] = []
-    async with running(config_of(folder, **changes), store=store) as sink:
+    async with running(config_of(folder, flush__size=flush_size, **config), store=store) as sink:
         begin = (await sink.open({HERE: group})).get(HERE, 0)
         for start in range(begin, len(ROWS), 4):
             heard: list[tuple[int, str, str]] = []
@@ -53,17 +56,17 @@ async def test_a_record_that_failed_the_task_is_written_by_the_config_that_takes
     flush_size: str, tmp_path: Path
 ) -> None:
     """Once, however often it comes; files behind it had been committed by the put that refused it."""
-    assert await _run(tmp_path, None, flush__size=flush_size, **BY_FIELD) == [2, 4, 5]
-    assert await _run(tmp_path, 2, flush__size=flush_size, **BY_FIELD) == [2, 4, 5]
+    assert await _run(tmp_path, None, BY_FIELD, flush_size) == [2, 4, 5]
+    assert await _run(tmp_path, 2, BY_FIELD, flush_size) == [2, 4, 5]
     for _ in range(2):
-        assert await _run(tmp_path, 2, flush__size=flush_size, **BY_RECORD) == []
+        assert await _run(tmp_path, 2, BY_RECORD, flush_size) == []
         assert _written(tmp_path) == Counter(range(len(ROWS)))
 
 
 async def test_what_the_group_has_passed_is_not_written(tmp_path: Path) -> None:
     """It has its dead letter, or a person has skipped it."""
-    await _run(tmp_path, None, flush__size="1", **BY_FIELD)
-    await _run(tmp_path, 5, flush__size="1", **BY_RECORD)
+    await _run(tmp_path, None, BY_FIELD)
+    await _run(tmp_path, 5, BY_RECORD)
     assert _written(tmp_path) == Counter({0, 1, 3, 5, 6, 7, 8})
 
 
@@ -76,12 +79,12 @@ async def test_killed_at_many_moments(flush_size: str, tmp_path: Path) -> None:
         for config in (BY_FIELD, BY_RECORD):
             store = DyingStore(folder, moments)
             try:
-                await _run(folder, 0, store, flush__size=flush_size, **config)
+                await _run(folder, 0, config, flush_size, store)
             except DiedError:
                 is_dead = True
             finally:
                 store.close()
-        await _run(folder, 0, flush__size=flush_size, **BY_RECORD)
+        await _run(folder, 0, BY_RECORD, flush_size)
         assert _written(folder) == Counter(range(len(ROWS)))
         if not is_dead:
             return

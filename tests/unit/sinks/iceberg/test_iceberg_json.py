@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyiceberg.types import DoubleType, LongType
+from pyiceberg.schema import Schema
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from tests.unit.sinks.iceberg.iceberg_runs import LakeFolder, put
 
@@ -168,3 +169,18 @@ async def test_a_route_that_is_no_text_refuses_its_record_alone(lake: LakeFolder
     no_text, no_table = "field 'to.table'", "'9' names no table as namespace.table"
     assert told == {1: no_text, 2: no_text, 3: no_text, 7: "the payload is no object", 8: no_table}
     assert LakeFolder(lake.folder, "shop.a").rows() == [0, 4]
+
+
+async def test_a_column_that_identifies_rows_stays_required(lake: LakeFolder) -> None:
+    """Though JSON without a schema may lack any field: a record that does is refused, and the table evolves."""
+    key = NestedField(1, "n", LongType(), required=True)
+    needed = NestedField(2, "t", StringType(), required=True)
+    async with lake.running(iceberg__tables__evolve___schema___enabled="true") as sink:
+        lake.catalog.create_namespace("shop")
+        lake.catalog.create_table(lake.name, Schema(key, needed, identifier_field_ids=[1]))
+        refused = await put(sink, [{"n": 1, "t": "x"}, {"t": "y"}, {"n": 3, "more": 0.5}])
+    assert [(row, message) for row, _, message in refused] == [
+        (1, "field 'n' is null, and the table's column is required")
+    ]
+    assert lake.rows("n", "t", "more") == [(1, "x", None), (3, None, 0.5)]
+    assert lake.table.schema().identifier_field_ids == [1]
