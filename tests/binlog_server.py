@@ -358,7 +358,7 @@ def mariadb_answers(
         "SHOW WARNINGS": [],
         "SELECT constraint_schema": [],
         "SELECT table_schema AS d, table_name AS t, column_name": [
-            {"d": "w", "t": table, "n": "id"} for table in tables
+            {"d": "w", "t": table, "n": "id", "i": "PRIMARY", "k": "BTREE", "z": "", "p": None} for table in tables
         ],
         **{
             f"SELECT `id`, CONVERT(`name` USING binary) FROM `w`.`{table}`": [  # noqa: S608 - a name of a test

@@ -165,20 +165,44 @@ async def tables_of(
         warnings = await connection.rows("SHOW WARNINGS")
         if any(int(row["code"]) == LOCK_TIMED_OUT for row in warnings):
             raise UnseenTableError(f"{connection.host}: a table is being altered, and could not be looked at in time")
-    keys: dict[str, list[str]] = {}
-    for row in await connection.rows(
-        "SELECT table_schema AS d, table_name AS t, column_name AS n FROM information_schema.statistics "  # noqa: S608 - literals
-        f"WHERE index_name = 'PRIMARY'{of.format('statistics')} ORDER BY table_schema, table_name, seq_in_index"
-    ):
-        keys.setdefault(f"{row['d']}.{row['t']}", []).append(row["n"])
+    keys = await _keys(connection, of.format("statistics"))
     found: dict[tuple[str, str], list[Column]] = {}
     for row in rows:
         if takes(f"{row['d']}.{row['t']}"):
             found.setdefault((row["d"], row["t"]), []).append(_column(row))
     return [
-        TableMap(database, table, tuple(columns), tuple(keys.get(f"{database}.{table}", ())))
+        TableMap(database, table, tuple(columns), tuple(keys.get((database, table), ())))
         for (database, table), columns in found.items()
     ]
+
+
+async def _keys(connection: MySqlConnection, condition: str) -> dict[tuple[str, str], list[str]]:
+    """Columns of the key of each table, as the log would describe it.
+
+    That is the primary key, or else the first unique index of whole columns of which none may be null, which the
+    servers take for one (``primary_key`` of ``TABLE_SHARE``). MariaDB's indexes of hashes are none.
+    """
+    found: dict[tuple[str, str], dict[str, list[str]]] = {}
+    unfit = set()
+    for row in await connection.rows(
+        "SELECT table_schema AS d, table_name AS t, column_name AS n, index_name AS i, index_type AS k, "  # noqa: S608 - literals
+        f"nullable AS z, sub_part AS p FROM information_schema.statistics WHERE non_unique = 0{condition} "
+        "ORDER BY table_schema, table_name, seq_in_index"
+    ):
+        table, index = (row["d"], row["t"]), row["i"]
+        found.setdefault(table, {}).setdefault(index, []).append(row["n"])
+        is_part = row["n"] is None or row["p"] is not None or row["z"] == "YES"
+        if index != "PRIMARY" and (is_part or (connection.is_mariadb and row["k"] == "HASH")):
+            unfit.add((*table, index))
+    keys = {}
+    for table, indexes in found.items():
+        fit = [index for index in indexes if (*table, index) not in unfit]
+        if len(fit) > 1 and "PRIMARY" not in fit:  # in the server's own order, which the catalogue does not have
+            rows = await connection.rows(f"SHOW INDEX FROM {_quoted(table[0])}.{_quoted(table[1])}")
+            fit = [row["key_name"] for row in rows if row["key_name"] in fit]
+        if fit:
+            keys[table] = indexes["PRIMARY" if "PRIMARY" in fit else fit[0]]
+    return keys
 
 
 def _column(row: dict[str, Any]) -> Column:

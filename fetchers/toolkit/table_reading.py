@@ -110,10 +110,9 @@ class Progress:
         The log has not told all of one that was not there for a while, as it has not of one that took its name.
         """
         same = {name for name in tables if self.made.get(name, made.get(name)) == made.get(name)}
-        if self.done <= same and self.made == made and (not self.keys or self.waiting[0] in same):
-            return self
-        keys = self.keys if self.waiting[:1] and self.waiting[0] in same else ()
-        return replace(self, done=self.done & same, keys=keys, made=made)
+        keys = self.keys if same.issuperset(self.waiting[:1]) else ()
+        found = replace(self, done=self.done & same, keys=keys, made=made)
+        return self if found == self else found
 
     def with_found(self, tables: Collection[str]) -> Progress:
         """And the tables among these that nobody has read, nor is about to read."""

@@ -72,3 +72,16 @@ def test_rejections_stay_with_their_records() -> None:
     page = Page([b"0", b"1", b"2"], {}, rejections=(Rejection(0, "r", "m"), Rejection(2, "r", "m")))
     made = filtered(page, np.array([False, True, True]))
     assert (list(made.values()), [one.index for one in made.rejections]) == ([b"1", b"2"], [1])
+
+
+def test_another_table_of_a_name_is_read_from_its_beginning() -> None:
+    """What is known of it for the first time is believed; what is the same goes on."""
+    first = Progress(frozenset({"a", "b", "gone"}), ("c",), ("5",))
+    known = first.of(["a", "b", "c"], {"a": "1", "b": "2", "c": "3"})
+    assert known == Progress(frozenset({"a", "b"}), ("c",), ("5",), made={"a": "1", "b": "2", "c": "3"})
+    assert known.of(["a", "b", "c"], known.made) is known
+    assert Progress.read(known.offset()) == known
+    other = known.of(["a", "b", "c"], {"a": "1", "b": "9", "c": "8"})
+    assert (other.done, other.waiting, other.keys) == (frozenset({"a"}), ("c",), ())
+    assert other.with_found(["a", "b", "c"]).waiting == ("c", "b")
+    assert Progress(frozenset({"a"}), (), ("5",)).of(["a"], {}).done == {"a"}
