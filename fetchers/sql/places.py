@@ -135,6 +135,23 @@ def instant(at: str, *, zone: str | None) -> dict[str, int]:
     return {"timestamp": seconds * 1000 + micros // 1000, "timestamp_nanos": micros * 1000}
 
 
+CLOCKS_GO_BACK_MINUTES_MAX = 180
+"""Antarctica/Casey has gone back so far; most zones go back an hour."""
+
+
+def earliest_to_come(moment: datetime, zone: ZoneInfo) -> datetime:
+    """The earliest local time, without a zone, that a clock shows at an instant or later.
+
+    Before a clock is set back, as in autumn, that is not the time that it shows: an hour will come twice.
+    """
+    local = moment.astimezone(zone)
+    if (moment + timedelta(minutes=CLOCKS_GO_BACK_MINUTES_MAX)).astimezone(zone).utcoffset() == local.utcoffset():
+        return local.replace(tzinfo=None)
+    minute = moment.replace(second=0, microsecond=0)
+    later = [minute + timedelta(minutes=count) for count in range(1, CLOCKS_GO_BACK_MINUTES_MAX + 1)]
+    return min(each.astimezone(zone).replace(tzinfo=None) for each in (moment, *later))
+
+
 def texts(values: Sequence[Any]) -> tuple[str, ...]:
     """Key columns of a row, as the database has written them."""
     return tuple(str(value) for value in values)

@@ -23,8 +23,19 @@ import pyarrow as pa
 from fetchers.sdk import Disconnected, Fatal
 from fetchers.sdk.reach import AllowedPaths, PathRefusedError
 from fetchers.sql.config import JdbcConfig
-from fetchers.sql.database import FIRST_ROWS, Blocking, NoTableError, Range, Relation, Table, next_rows, wrapped
+from fetchers.sql.database import (
+    FIRST_ROWS,
+    WHOLE_DAYS,
+    Blocking,
+    NoTableError,
+    Range,
+    Relation,
+    Table,
+    next_rows,
+    wrapped,
+)
 from fetchers.sql.kinds import BOOLEAN, BYTES, DATE, FLOAT64, INT64, STRING, ColumnPlan, Kind, column_of, exact, instant
+from fetchers.sql.places import earliest_to_come
 from fetchers.sql.settling import Holder
 from fetchers.toolkit.exclusive_calls import ExclusiveCalls
 
@@ -32,6 +43,7 @@ T = TypeVar("T")
 LOCK_SECONDS_MAX = 1.0
 _DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", re.IGNORECASE)
 _NUMBERS = (INT64, FLOAT64, BOOLEAN)  # no set: the form of other kinds has no hash
+_DAY_LETTERS = len("2024-01-31")
 _PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_SCHEMA)
 
 
@@ -127,7 +139,7 @@ class SqliteDatabase:
             table,
             tuple(keys),
             keys[0] if is_rowid else None,
-            precisions={row[1]: 0 for row in rows},
+            precisions={column.name: WHOLE_DAYS if column.kind is DATE else 0 for column in columns},
         )
 
     async def query(self, text: str) -> Relation:
@@ -201,7 +213,9 @@ class SqliteDatabase:
             if isinstance(newest, int | float):
                 return str(seconds * 1000)
             moment = datetime.fromtimestamp(seconds, UTC)
-            local = moment.astimezone(ZoneInfo(self._config.db_timezone)).replace(tzinfo=None, microsecond=0)
+            local = earliest_to_come(moment, ZoneInfo(self._config.db_timezone))
+            if wanted.precision == WHOLE_DAYS or len(str(newest)) <= _DAY_LETTERS:
+                return f"'{local.date().isoformat()}'"
             return "'" + local.isoformat("T" if "T" in str(newest) else " ") + "'"
         finally:
             if is_locked:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
 
 from fetchers.sdk import Fatal, Retriable
+from fetchers.sql.database import Range, Relation
+from fetchers.sql.places import earliest_to_come
 from fetchers.sql.postgresql import PostgresDatabase
+from fetchers.sql.postgresql_catalogue import bound_by_clock
 from tests.databases import Postgres
-from tests.integration.sql.reading import RealContext, read_rows, read_until, rows_of
+from tests.integration.sql.reading import SECONDS_MAX, RealContext, read_rows, read_until, rows_of, source
 
 pytestmark = pytest.mark.integration
 
@@ -150,3 +157,34 @@ async def test_rows_of_one_time_are_read_again_where_their_key_has_another_colla
     rest = await read_rows(properties, 4, context)
     assert [row["k"] for row in first] == ["B", "D"]
     assert [row["k"] for row in rest] == ["a", "B", "c", "D"]
+
+
+async def test_an_hour_that_comes_twice_is_waited_for(postgres: Postgres) -> None:
+    """The server's own local times, around both switches of several zones, are those that Python has."""
+    relation = Relation("t", "t", ())
+    wanted = Range(relation, None, '"at"', ("at",))
+    days = (("Europe/Berlin", "2024-10-26"), ("Europe/Berlin", "2024-03-30"), ("America/St_Johns", "2024-11-02"))
+    for zone, day in days:
+        for minutes in range(0, 48 * 60, 23):
+            moment = datetime.fromisoformat(day).replace(tzinfo=UTC) + timedelta(minutes=minutes, milliseconds=1500)
+            ((found,),) = postgres.rows(bound_by_clock(wanted, f"timestamptz '{moment.isoformat()}'", zone))
+            assert datetime.fromisoformat(found) == earliest_to_come(moment, ZoneInfo(zone))
+
+
+@pytest.mark.parametrize("columns", ["at", "changed,at"])
+async def test_days_are_read_when_they_are_over(postgres: Postgres, columns: str) -> None:
+    """Rows of today may still come, with keys before those that are there."""
+    postgres.run(
+        "create table t (k int primary key, at date not null, changed timestamp)",
+        "insert into t (k, at) values (5, (now() at time zone 'UTC')::date), (9, '2024-05-01')",
+    )
+    properties = {"connection.url": postgres.url, "mode": "timestamp", "timestamp.column.name": columns}
+    context = RealContext()
+    async with asyncio.timeout(SECONDS_MAX), aclosing(source(properties).fetch(context)) as fetched:
+        first = await anext(fetched)
+        async with asyncio.TaskGroup() as group:
+            more = group.create_task(anext(fetched))
+            await context.wait_looks(5)
+            assert not more.done(), "a row of today was read while another one of today could still come"
+            more.cancel()
+    assert [row["k"] for row in rows_of([first])] == [9]

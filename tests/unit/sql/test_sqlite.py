@@ -184,3 +184,12 @@ async def test_rows_of_one_time_come_together_whatever_types_their_values_have(t
     assert [len(page) for page in pages] == [6, 6]
     found = [row["n"] for row in _rows(pages)]
     assert found == ["1", "a", "b", None, None, "2", None, None, "1.5", "c", "d", "\0"]
+
+
+@pytest.mark.parametrize("declared", ["date", "text"])
+async def test_days_are_read_when_they_are_over(tmp_path: Path, declared: str) -> None:
+    """Rows of today may still come, with keys before those that are there; whatever the column is declared as."""
+    rows = "insert into t values (5, date('now')), (9, date('now', '-1 day'))"
+    _made(tmp_path / "x.db", f"create table t (k int primary key not null, at {declared} not null)", rows).close()
+    pages = await _read(tmp_path / "x.db", mode="timestamp", timestamp_column_name="at")
+    assert [row["k"] for row in _rows(pages)] == [9]
