@@ -145,6 +145,9 @@ class Blocking(Protocol):
 class Database(Protocol):
     """One database, over one connection of one task. Errors are ``Retriable`` or ``Fatal``."""
 
+    settling_ms: int
+    """How much older than the database's clock a bound by time is, besides the delay of the config."""
+
     async def open(self) -> None:
         """Connect."""
 

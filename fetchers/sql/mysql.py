@@ -85,6 +85,8 @@ _EXACT = {
 class MySqlDatabase:
     """One connection; see ``Database``."""
 
+    settling_ms = 0
+
     def __init__(self, config: JdbcConfig, addresses: AllowedAddresses) -> None:
         """Nothing is opened yet; ``addresses``: what may be connected to."""
         self._config = config

@@ -135,6 +135,24 @@ def instant(at: str, *, zone: str | None) -> dict[str, int]:
     return {"timestamp": seconds * 1000 + micros // 1000, "timestamp_nanos": micros * 1000}
 
 
+def shifted(at: str, millis: int) -> str | None:
+    """So much later than a timestamp as a database writes it; None outside of Python's years, and of a number."""
+    if "-" not in at:
+        return None
+    try:
+        return (datetime.fromisoformat(at.strip("'")) + timedelta(milliseconds=millis)).isoformat(" ")
+    except (ValueError, OverflowError):
+        return None
+
+
+def is_before(clock: str, at: str) -> bool:
+    """Whether a clock has not passed a timestamp as a database writes it; not where that cannot be told."""
+    try:
+        return datetime.fromisoformat(clock) <= datetime.fromisoformat(at.strip("'"))
+    except (ValueError, TypeError):
+        return False
+
+
 CLOCKS_GO_BACK_MINUTES_MAX = 180
 """Antarctica/Casey has gone back so far; most zones go back an hour."""
 

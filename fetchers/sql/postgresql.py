@@ -99,6 +99,8 @@ class _ChangedError(Retriable):
 class PostgresDatabase:
     """One connection; see ``Database``."""
 
+    settling_ms = SETTLING_MS
+
     def __init__(self, config: JdbcConfig, blocking: Blocking, addresses: AllowedAddresses) -> None:
         """``blocking``: where the driver's calls are made; ``addresses``: what may be connected to."""
         self._config = config

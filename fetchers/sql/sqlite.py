@@ -50,6 +50,8 @@ _PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sq
 class SqliteDatabase:
     """One connection; see ``Database``."""
 
+    settling_ms = 0
+
     def __init__(self, config: JdbcConfig, blocking: Blocking, paths: AllowedPaths) -> None:
         """``paths``: which files may be opened."""
         self._config = config
