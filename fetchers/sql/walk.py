@@ -109,6 +109,11 @@ class Walk:
             raise Retriable(f"{error}; what was read has changed meanwhile") from error
 
     async def _all(self, relation: Relation) -> AsyncGenerator[Page, None]:
+        if self._table is not None:  # a migration that is under way is waited for by this, and may change the columns
+            nothing = f"select 1 as headrace_0 from {relation.source} where 1 = 0"  # noqa: S608 - names are quoted
+            async with aclosing(self._database.read(nothing, rows_max=1)) as waited:
+                _ = [batch async for batch in waited]
+            relation = await self._relation()
         async with aclosing(self._database.read(self._everything(relation), rows_max=self._rows_max)) as batches:
             async for batch in batches:
                 yield self._page(relation, batch, {})

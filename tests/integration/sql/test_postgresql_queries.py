@@ -188,3 +188,18 @@ async def test_days_are_read_when_they_are_over(postgres: Postgres, columns: str
             assert not more.done(), "a row of today was read while another one of today could still come"
             more.cancel()
     assert [row["k"] for row in rows_of([first])] == [9]
+
+
+async def test_all_rows_come_as_they_are_behind_a_migration_that_was_waited_for(postgres: Postgres) -> None:
+    """The SELECT waits for its lock; what the columns were before is of no account then."""
+    postgres.run("create table t (a int)", "insert into t values (1), (2)")
+    properties = {"connection.url": postgres.url, "mode": "bulk", "table.whitelist": "t"}
+    with postgres.connect(autocommit=False) as migration, migration.cursor() as cursor:
+        cursor.execute("alter table t alter column a type text using 'n' || a")
+        async with asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
+            read = group.create_task(read_until(properties, lambda pages: len(pages) == 1))
+            while not postgres.rows("select 1 from pg_locks where not granted"):
+                await asyncio.sleep(0.02)
+            migration.commit()
+    (page,) = read.result()
+    assert (rows_of([page]), page.rejections) == ([{"a": "n1"}, {"a": "n2"}], ())
