@@ -26,6 +26,8 @@ class MistypedError(Fatal):
 BATCH_BYTES = 4 * 1024 * 1024
 """About so much is read at once, however wide the rows are."""
 FIRST_ROWS = 100
+WHOLE_DAYS = -1
+"""As digits of the second, of columns that have days alone: the present one is not over."""
 
 
 def next_rows(batch: pa.RecordBatch, *, rows_max: int) -> int:
@@ -90,7 +92,7 @@ class Relation:
     zoned: frozenset[str] = field(default_factory=frozenset)
     """Timestamp columns that are instants, whatever a session's zone."""
     precisions: dict[str, int] = field(default_factory=dict)
-    """Digits of the second that timestamp columns have."""
+    """Digits of the second that timestamp columns have, or ``WHOLE_DAYS``."""
     not_null: dict[str, str] = field(default_factory=dict)
     """Of columns that may be null: their definition without that, where the SQL that changes it has to have one."""
 
@@ -129,7 +131,7 @@ class Range:
 
     @property
     def precision(self) -> int:
-        """Digits of the second that all of its timestamps have."""
+        """Digits of the second that all of its timestamps have, or ``WHOLE_DAYS``."""
         return min((self.relation.precisions.get(name, 6) for name in self.time_columns), default=6)
 
 
@@ -142,6 +144,9 @@ class Blocking(Protocol):
 
 class Database(Protocol):
     """One database, over one connection of one task. Errors are ``Retriable`` or ``Fatal``."""
+
+    settling_ms: int
+    """How much older than the database's clock a bound by time is, besides the delay of the config."""
 
     async def open(self) -> None:
         """Connect."""

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -26,7 +26,7 @@ import pyarrow as pa
 from fetchers.sdk import BackOff, Fatal, FetchError, Retriable
 from fetchers.sdk.reach import AllowedAddresses
 from fetchers.sql.config import JdbcConfig
-from fetchers.sql.database import FIRST_ROWS, NoTableError, Range, Relation, Table, next_rows, wrapped
+from fetchers.sql.database import FIRST_ROWS, WHOLE_DAYS, NoTableError, Range, Relation, Table, next_rows, wrapped
 from fetchers.sql.kinds import (
     BOOLEAN,
     BYTES,
@@ -44,6 +44,7 @@ from fetchers.sql.kinds import (
     instant,
     time_of_day,
 )
+from fetchers.sql.places import earliest_to_come
 from fetchers.sql.settling import Holder
 from fetchers.toolkit.mysql import ANSWER_SECONDS_MAX, MySqlConnection, charsets_of, number_of, told
 from fetchers.toolkit.mysql_texts import TOLD_AS_THEY_ARE, key_literal, key_text, shown
@@ -53,6 +54,12 @@ FRESH = BackOff(first_seconds=0.11, cap_seconds=2.0, jitter_seconds=0.3)
 """The server's copy of its transactions is renewed when nobody has read it for a tenth of a second: several tasks that
 asked at one pace would keep it from each other for ever."""
 _MARK = "/* headrace */"
+_APPLIER = "system user"
+"""Whose the threads are that fetch and apply another server's log (manual, "Replication Threads")."""
+_REPLICA = (
+    "The server is a replica, which cannot tell which transactions of the server that it follows are open: name that "
+    "one, or set late.commits=ignore, and rows may be lost."
+)
 _SIGNED = {"tinyint": INT8, "smallint": INT16, "mediumint": INT32, "int": INT32, "bigint": INT64, "year": INT32}
 _UNSIGNED = {"tinyint": INT16, "smallint": INT32, "mediumint": INT64, "int": INT64}
 _WHOLE = {1: "tinyint", 2: "smallint", 3: "int", 8: "bigint", 9: "mediumint", 13: "year"}
@@ -77,6 +84,8 @@ _EXACT = {
 
 class MySqlDatabase:
     """One connection; see ``Database``."""
+
+    settling_ms = 0
 
     def __init__(self, config: JdbcConfig, addresses: AllowedAddresses) -> None:
         """Nothing is opened yet; ``addresses``: what may be connected to."""
@@ -149,7 +158,8 @@ class MySqlDatabase:
             next((row["name"] for row in rows if "auto_increment" in row["extra"].lower()), None),
             rows[0]["table_type"] == "VIEW",
             frozenset(row["name"] for row in rows if row["type"].lower() == "timestamp"),
-            {row["name"]: int(row["d"]) for row in rows if row["d"] is not None},
+            {row["name"]: WHOLE_DAYS for row in rows if row["type"].lower() == "date"}
+            | {row["name"]: int(row["d"]) for row in rows if row["d"] is not None},
             {
                 row["name"]: self._not_null(row)
                 for row in rows
@@ -200,7 +210,8 @@ class MySqlDatabase:
                 self._column(item.name, kind, f"{kind}{width}{unsigned}", (precision, scale), charset=charset)
             )
         zoned = frozenset(item.name for item in fields if _TYPES.get(item.type_code) == "timestamp")
-        seconds = {item.name: 0 for item in fields}  # a time may have passed through any expression: no digits are sure
+        # A time may have passed through any expression: no digits are sure.
+        seconds = {item.name: WHOLE_DAYS if _TYPES.get(item.type_code) == "date" else 0 for item in fields}
         return Relation(self._config.topic_prefix, source, tuple(columns), zoned=zoned, precisions=seconds)
 
     def _column(self, name: str, kind: str, full: str, numbers: tuple[int, int], *, charset: str | None) -> ColumnPlan:
@@ -284,19 +295,18 @@ class MySqlDatabase:
         rows = await self._rows("select cast(utc_timestamp(6) as char) as bound")
         moment = datetime.fromisoformat(rows[0]["bound"]) - timedelta(milliseconds=wanted.delay_ms)
         if not wanted.is_zoned:
-            moment = moment.replace(tzinfo=ZoneInfo("UTC")).astimezone(ZoneInfo(self._config.db_timezone))
+            moment = earliest_to_come(moment.replace(tzinfo=UTC), ZoneInfo(self._config.db_timezone))
+        if wanted.precision == WHOLE_DAYS:
+            return moment.date().isoformat()
         step = 10 ** (6 - wanted.precision)
-        return moment.replace(tzinfo=None, microsecond=moment.microsecond // step * step).isoformat(" ", "microseconds")
+        return moment.replace(microsecond=moment.microsecond // step * step).isoformat(" ", "microseconds")
 
     async def holders(self, wanted: Range) -> frozenset[Holder]:
         """Statements first: one that is in neither list has ended before its transaction could be seen to."""
         del wanted
-        number = "query_id" if self._connection.is_mariadb else "md5(info)"
-        running = await self._rows(
-            f"select {_MARK} id, {number} as number from information_schema.processlist where id <> connection_id() "
-            f"and command not in ('Sleep', 'Daemon', 'Binlog Dump', 'Binlog Dump GTID') "
-            f"and coalesce(info, '') not like '%{_MARK}%'"
-        )
+        running = await self._running()
+        if any(row["applies"] == "1" for row in running):
+            raise Retriable(f"{self._config.url.host}: {_REPLICA}")  # it may be about to take over
         mine = {row["id"]: row["number"] for row in running}
         open_now = await self._transactions()
         found = []
@@ -313,6 +323,15 @@ class MySqlDatabase:
             if thread not in begun:
                 found.append(Holder(f"statement {thread} {query}", f"thread {thread}", told=f"connection {thread}"))
         return frozenset(found)
+
+    async def _running(self) -> list[dict[str, Any]]:
+        number = "query_id" if self._connection.is_mariadb else "md5(info)"
+        return await self._rows(
+            f"select {_MARK} id, {number} as number, user = '{_APPLIER}' as applies "
+            "from information_schema.processlist where id <> connection_id() "
+            "and command not in ('Sleep', 'Daemon', 'Binlog Dump', 'Binlog Dump GTID') "
+            f"and coalesce(info, '') not like '%{_MARK}%'"
+        )
 
     async def _transactions(self) -> list[dict[str, Any]]:
         """The server's list, when it is younger than our question; ours is left out."""
@@ -359,7 +378,7 @@ class MySqlDatabase:
         return int(rows[0]["next"]) - 1 if rows and rows[0]["next"] is not None else None
 
     async def trouble(self, wanted: Range) -> str | None:
-        """Without PROCESS the server shows our own transactions alone, or none."""
+        """Without PROCESS the server shows our own transactions alone, or none; a replica shows its own."""
         del wanted
         user = (await self._rows("select current_user() as u"))[0]["u"]
         name = "@".join(f"'{part}'" for part in user.split("@"))
@@ -367,7 +386,7 @@ class MySqlDatabase:
             await self._transactions()
         except Fatal:
             return f"Open transactions cannot be seen. Run: GRANT PROCESS ON *.* TO {name}"
-        return None
+        return _REPLICA if any(row["applies"] == "1" for row in await self._running()) else None
 
 
 @cache

@@ -135,6 +135,41 @@ def instant(at: str, *, zone: str | None) -> dict[str, int]:
     return {"timestamp": seconds * 1000 + micros // 1000, "timestamp_nanos": micros * 1000}
 
 
+def shifted(at: str, millis: int) -> str | None:
+    """So much later than a timestamp as a database writes it; None outside of Python's years, and of a number."""
+    if "-" not in at:
+        return None
+    try:
+        return (datetime.fromisoformat(at.strip("'")) + timedelta(milliseconds=millis)).isoformat(" ")
+    except (ValueError, OverflowError):
+        return None
+
+
+def is_before(clock: str, at: str) -> bool:
+    """Whether a clock has not passed a timestamp as a database writes it; not where that cannot be told."""
+    try:
+        return datetime.fromisoformat(clock) <= datetime.fromisoformat(at.strip("'"))
+    except (ValueError, TypeError):
+        return False
+
+
+CLOCKS_GO_BACK_MINUTES_MAX = 180
+"""Antarctica/Casey has gone back so far; most zones go back an hour."""
+
+
+def earliest_to_come(moment: datetime, zone: ZoneInfo) -> datetime:
+    """The earliest local time, without a zone, that a clock shows at an instant or later.
+
+    Before a clock is set back, as in autumn, that is not the time that it shows: an hour will come twice.
+    """
+    local = moment.astimezone(zone)
+    if (moment + timedelta(minutes=CLOCKS_GO_BACK_MINUTES_MAX)).astimezone(zone).utcoffset() == local.utcoffset():
+        return local.replace(tzinfo=None)
+    minute = moment.replace(second=0, microsecond=0)
+    later = [minute + timedelta(minutes=count) for count in range(1, CLOCKS_GO_BACK_MINUTES_MAX + 1)]
+    return min(each.astimezone(zone).replace(tzinfo=None) for each in (moment, *later))
+
+
 def texts(values: Sequence[Any]) -> tuple[str, ...]:
     """Key columns of a row, as the database has written them."""
     return tuple(str(value) for value in values)

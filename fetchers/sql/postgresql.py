@@ -19,7 +19,17 @@ import pyarrow as pa
 from fetchers.sdk import Fatal, FetchError, Retriable
 from fetchers.sdk.reach import AllowedAddresses
 from fetchers.sql.config import JdbcConfig
-from fetchers.sql.database import BATCH_BYTES, Blocking, MistypedError, NoTableError, Range, Relation, Table, wrapped
+from fetchers.sql.database import (
+    BATCH_BYTES,
+    WHOLE_DAYS,
+    Blocking,
+    MistypedError,
+    NoTableError,
+    Range,
+    Relation,
+    Table,
+    wrapped,
+)
 from fetchers.sql.kinds import (
     BOOLEAN,
     BYTES,
@@ -36,6 +46,7 @@ from fetchers.sql.kinds import (
     instant,
     time_of_day,
 )
+from fetchers.sql.postgresql_catalogue import COLUMNS, FAMILY, SEQUENCES, SUBSCRIPTIONS, bound_by_clock
 from fetchers.sql.settling import Holder
 from fetchers.toolkit.databases import (
     batches_of,
@@ -45,7 +56,7 @@ from fetchers.toolkit.databases import (
     postgresql_error,
 )
 from fetchers.toolkit.exclusive_calls import ExclusiveCalls
-from fetchers.toolkit.postgres_texts import KEY_ORDER, key_literal, key_text, takes_any_bytes, text_literal, utf8
+from fetchers.toolkit.postgres_texts import key_literal, key_text, takes_any_bytes, text_literal, utf8
 
 T = TypeVar("T")
 SETTLING_MS = 1000
@@ -59,35 +70,19 @@ _STANDBY = (
     "The server is a standby, which cannot tell which transactions of its primary are open: name the primary, "
     "or set late.commits=ignore, and rows may be lost."
 )
+_SUBSCRIBED = "s"
 _UNSEEN = {
     "f": "Writers of a foreign table are on its own server, and are not seen here: read it there",
+    _SUBSCRIBED: "A subscription writes into it, and open transactions of its publisher are not seen: read it there",
     "m": "A materialized view shows a late commit when it is refreshed: read a table or a plain view",
 }
-"""Kinds of relations whose late commits cannot be waited for."""
+"""Kinds of relations whose late commits cannot be waited for, and what writes into a table like that."""
+_OR_IGNORE = "or set late.commits=ignore, and rows may be lost."
 _RELKINDS = {"TABLE": "rpf", "VIEW": "vm", "PARTITIONED TABLE": "p", "FOREIGN TABLE": "f", "MATERIALIZED VIEW": "m"}
 _WRITING = "'RowExclusiveLock','ShareRowExclusiveLock','ExclusiveLock','AccessExclusiveLock'"
 _CHANGED = ("42P01", "42703", "42804", "0A000")
 _MISTYPED = ("22P02", "42883", "XX000")
 """A text that its type does not take, an operator that two types have not, a type that is not there any more."""
-_COLUMNS = f"""
-select a.attname::text as name, (a.attnotnull or t.typnotnull) as not_null, b.typname::text as type,
-  case when a.attnum = any(i.indkey::int2[]) then {KEY_ORDER} else '' end as sorted,
-  case when t.typtype = 'd' then t.typtypmod else a.atttypmod end as modifier,
-  (a.attidentity <> '' or coalesce(pg_get_expr(d.adbin, d.adrelid), '') like 'nextval(%') as is_numbered,
-  coalesce(array_position(i.indkey::int2[], a.attnum), -1)::int as key_at, c.relkind in ('v', 'm') as is_view
-from pg_attribute a join pg_class c on c.oid = a.attrelid join pg_type t on t.oid = a.atttypid
-  join pg_type b on b.oid = case t.typtype when 'd' then t.typbasetype else t.oid end
-  left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
-  left join pg_index i on i.indrelid = a.attrelid and i.indisprimary
-where a.attrelid = {{oid}} and a.attnum > 0 and not a.attisdropped order by a.attnum"""
-_FAMILY = """
-with recursive up as (select {oid} as oid union select inhparent from pg_inherits join up on inhrelid = up.oid),
-  tree as (select oid from up union select inhrelid from pg_inherits join tree on inhparent = tree.oid)"""
-_SEQUENCES = """select s.objid as oid from pg_depend s join tree on s.refobjid = tree.oid
-    where s.classid = 'pg_class'::regclass and s.deptype in ('a', 'i')
-  union select n.refobjid from pg_attrdef d join tree on d.adrelid = tree.oid
-    join pg_depend n on n.objid = d.oid and n.classid = 'pg_attrdef'::regclass
-      and n.refclassid = 'pg_class'::regclass"""
 _NAME = f"headrace {uuid.uuid4().hex[:12]}"
 """What sessions of this process are called: they only read. A writer may be called as it likes, also ``headrace``."""
 _OTHER = f"a.application_name is distinct from '{_NAME}'"
@@ -103,6 +98,8 @@ class _ChangedError(Retriable):
 
 class PostgresDatabase:
     """One connection; see ``Database``."""
+
+    settling_ms = SETTLING_MS
 
     def __init__(self, config: JdbcConfig, blocking: Blocking, addresses: AllowedAddresses) -> None:
         """``blocking``: where the driver's calls are made; ``addresses``: what may be connected to."""
@@ -172,7 +169,7 @@ class PostgresDatabase:
     async def relation(self, table: Table) -> Relation:
         """By the catalogue."""
         oid = f"to_regclass({text_literal(self._source(table))})::oid"
-        rows = await self._call(lambda: self._select(_COLUMNS.format(oid=oid)))
+        rows = await self._call(lambda: self._select(COLUMNS.format(oid=oid)))
         if not rows:
             raise NoTableError(f"there is no table {table.schema_name}, or it has no columns")
         keyed = sorted((row["key_at"], row["name"]) for row in rows if row["key_at"] >= 0)
@@ -192,7 +189,8 @@ class PostgresDatabase:
                 row["name"]: row["modifier"]
                 for row in rows
                 if row["type"].startswith("timestamp") and row["modifier"] >= 0
-            },
+            }
+            | {row["name"]: WHOLE_DAYS for row in rows if row["type"] == "date"},
         )
 
     async def query(self, text: str) -> Relation:
@@ -271,13 +269,8 @@ class PostgresDatabase:
         if wanted.time is None:
             sql = f"select max({wanted.identity})::text as bound from {wanted.relation.source}"
         else:
-            unit = {6: "microseconds", 5: "milliseconds", 4: "milliseconds", 3: "milliseconds"}.get(
-                wanted.precision, "second"
-            )
             moment = f"clock_timestamp() - interval '{wanted.delay_ms + SETTLING_MS} milliseconds'"
-            zone = text_literal(self._config.db_timezone)
-            moment = f"({moment})" if wanted.is_zoned else f"(({moment}) at time zone {zone})"
-            sql = f"select date_trunc('{unit}', {moment})::text as bound"
+            sql = bound_by_clock(wanted, f"({moment})", None if wanted.is_zoned else self._config.db_timezone)
         found: str | None = (await self._call(lambda: self._select(sql)))[0]["bound"]
         return found
 
@@ -294,22 +287,28 @@ class PostgresDatabase:
         self._is_primary = True
         here = "l.database = (select oid from pg_database where datname = current_database())"
         locks = f"l.locktype = 'relation' and l.mode in ({_WRITING}) and {here}"
-        family = ""
+        family = subscribed = ""
+        oid = f"to_regclass({text_literal(wanted.relation.source)})::oid"
+        if wanted.relation.table is not None:
+            family = FAMILY.format(oid=oid)
+            subscribed = f" union all select '{_SUBSCRIBED}', null where exists ({SUBSCRIPTIONS})"
         if wanted.time is not None:
             mine = f"l.locktype = 'virtualxid' and a.datname = current_database() and {_OTHER}"
             busy = "a.usesysid is not null and coalesce(a.backend_type, '') not in ('walsender', 'parallel worker')"
             locks = f"(({mine} and {busy}) or ({locks} and l.pid is null))"
         elif wanted.relation.table is not None:
-            oid = f"to_regclass({text_literal(wanted.relation.source)})::oid"
-            family = _FAMILY.format(oid=oid)
             is_table = f"exists (select from pg_class where oid = {oid} and relkind in ('r', 'p'))"
-            locks += f" and (not {is_table} or l.relation in (select oid from tree union {_SEQUENCES}))"
+            locks += f" and (not {is_table} or l.relation in (select oid from tree union {SEQUENCES}))"
         sql = (
             f"{family} select distinct l.virtualtransaction as name, l.pid from pg_locks l "
             f"left join pg_stat_activity a on a.pid = l.pid where l.granted and {locks} "
-            "and l.pid is distinct from pg_backend_pid()"
+            f"and l.pid is distinct from pg_backend_pid(){subscribed}"
         )
         rows = await self._call(lambda: self._select(sql))
+        if any(row["name"] == _SUBSCRIBED for row in rows):
+            raise Retriable(
+                f"{self._config.url.host}: {_UNSEEN[_SUBSCRIBED]}; {_OR_IGNORE}"
+            )  # it may be about to take over
         return frozenset(
             Holder(row["name"], "transactions", told=f"process {row['pid']}")
             if row["pid"] is not None
@@ -353,16 +352,19 @@ class PostgresDatabase:
         if wanted.relation.table is None:
             return None
         oid = f"to_regclass({text_literal(wanted.relation.source)})::oid"
-        kinds = f"{_FAMILY.format(oid=oid)} select relkind::text as kind from pg_class join tree using (oid)"
+        kinds = (
+            f"{FAMILY.format(oid=oid)} select relkind::text as kind from pg_class join tree using (oid) "
+            f"union all select '{_SUBSCRIBED}' where exists ({SUBSCRIPTIONS})"
+        )
         for row in await self._call(lambda: self._select(kinds)):
             if row["kind"] in _UNSEEN:
-                return f"{_UNSEEN[row['kind']]}; or set late.commits=ignore, and rows may be lost."
+                return f"{_UNSEEN[row['kind']]}; {_OR_IGNORE}"
         if wanted.time is not None:
             return None
         rows = await self._call(
             lambda: self._select(
-                f"{_FAMILY.format(oid=oid)} select seqrelid::regclass::text as name from pg_sequence "
-                f"where seqcache > 1 and seqrelid in ({_SEQUENCES})"
+                f"{FAMILY.format(oid=oid)} select seqrelid::regclass::text as name from pg_sequence "
+                f"where seqcache > 1 and seqrelid in ({SEQUENCES})"
             )
         )
         if not rows:

@@ -59,6 +59,13 @@ def _time(config: JdbcConfig, relation: Relation, database: Database) -> tuple[s
             f"Cannot make incremental queries using timestamp columns {','.join(names)} on {relation.name} because all "
             f"of these columns are nullable. {_not_null(config, relation, names[0])}"
         )
+    zoned = [name for name in names if name in relation.zoned]
+    others = [name for name in names if name not in relation.zoned]
+    if zoned and others and config.db_timezone != "UTC":
+        raise Fatal(
+            f"{','.join(zoned)} of {relation.name} has a zone, and {','.join(others)} has none: they are compared as "
+            "times of UTC. Name columns of one kind in timestamp.column.name, or set db.timezone=UTC"
+        )
     quoted = [database.quoted(name) for name in names]
     return (quoted[0] if len(quoted) == 1 else f"coalesce({', '.join(quoted)})"), names
 

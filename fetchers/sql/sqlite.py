@@ -24,8 +24,19 @@ import pyarrow as pa
 from fetchers.sdk import Disconnected, Fatal
 from fetchers.sdk.reach import AllowedPaths, PathRefusedError
 from fetchers.sql.config import JdbcConfig
-from fetchers.sql.database import FIRST_ROWS, Blocking, NoTableError, Range, Relation, Table, next_rows, wrapped
+from fetchers.sql.database import (
+    FIRST_ROWS,
+    WHOLE_DAYS,
+    Blocking,
+    NoTableError,
+    Range,
+    Relation,
+    Table,
+    next_rows,
+    wrapped,
+)
 from fetchers.sql.kinds import BOOLEAN, BYTES, DATE, FLOAT64, INT64, STRING, ColumnPlan, Kind, column_of, exact, instant
+from fetchers.sql.places import earliest_to_come
 from fetchers.sql.settling import Holder
 from fetchers.toolkit.exclusive_calls import ExclusiveCalls
 
@@ -36,11 +47,14 @@ _NUMBERS = (INT64, FLOAT64, BOOLEAN)  # no set: the form of other kinds has no h
 _LITERAL = re.compile(r"X?'|cast\(x'[0-9A-F]*' as text\)$|-?[0-9.]+(e[+-]?[0-9]+)?$")
 _INFINITE = {"Inf": "9e999", "-Inf": "-9e999"}
 """What ``quote`` makes of them in some releases of SQLite, and no release reads."""
+_DAY_LETTERS = len("2024-01-31")
 _PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_SCHEMA)
 
 
 class SqliteDatabase:
     """One connection; see ``Database``."""
+
+    settling_ms = 0
 
     def __init__(self, config: JdbcConfig, blocking: Blocking, paths: AllowedPaths) -> None:
         """``paths``: which files may be opened."""
@@ -138,7 +152,7 @@ class SqliteDatabase:
             table,
             tuple(keys),
             keys[0] if is_rowid else None,
-            precisions={row[1]: 0 for row in rows},
+            precisions={column.name: WHOLE_DAYS if column.kind is DATE else 0 for column in columns},
         )
 
     def _order(self, table: Table, name: str) -> str | None:
@@ -227,7 +241,9 @@ class SqliteDatabase:
             if isinstance(newest, int | float):
                 return str(seconds * 1000)
             moment = datetime.fromtimestamp(seconds, UTC)
-            local = moment.astimezone(ZoneInfo(self._config.db_timezone)).replace(tzinfo=None, microsecond=0)
+            local = earliest_to_come(moment, ZoneInfo(self._config.db_timezone))
+            if wanted.precision == WHOLE_DAYS or len(str(newest)) <= _DAY_LETTERS:
+                return f"'{local.date().isoformat()}'"
             return "'" + local.isoformat("T" if "T" in str(newest) else " ") + "'"
         finally:
             if is_locked:

@@ -15,7 +15,16 @@ from fetchers.sql.config import JdbcConfig
 from fetchers.sql.database import Database, MistypedError, Range, Relation, Table
 from fetchers.sql.kinds import ColumnPlan, joined, to_rows
 from fetchers.sql.load import LOADING, Load, Part, load_of
-from fetchers.sql.places import Place, query_partition, stored_offset, stored_query_offset, table_partition, written
+from fetchers.sql.places import (
+    Place,
+    is_before,
+    query_partition,
+    shifted,
+    stored_offset,
+    stored_query_offset,
+    table_partition,
+    written,
+)
 from fetchers.sql.ranges import Selection, wanted_range, whole_number
 from fetchers.sql.settling import Bound
 from metrics.events import LateCommitsAwaited
@@ -54,6 +63,8 @@ class Walk:
         if table is not None:
             self.partition = table_partition(table.full_name) if part is None else part.partition(table)
         self._place: Place | None = None
+        self._has_read = False
+        """Whether the place is that of a row, which this walk has read."""
         self._loading: Load | None = None
         """The table's first load in parts, as the offsets tell it at the beginning of a round."""
         self._bound: Bound | None = None
@@ -98,6 +109,11 @@ class Walk:
             raise Retriable(f"{error}; what was read has changed meanwhile") from error
 
     async def _all(self, relation: Relation) -> AsyncGenerator[Page, None]:
+        if self._table is not None:  # a migration that is under way is waited for by this, and may change the columns
+            nothing = f"select 1 as headrace_0 from {relation.source} where 1 = 0"  # noqa: S608 - names are quoted
+            async with aclosing(self._database.read(nothing, rows_max=1)) as waited:
+                _ = [batch async for batch in waited]
+            relation = await self._relation()
         async with aclosing(self._database.read(self._everything(relation), rows_max=self._rows_max)) as batches:
             async for batch in batches:
                 yield self._page(relation, batch, {})
@@ -192,6 +208,7 @@ class Walk:
             # The end of a part was a bound when the work was split: who holds it is looked at later, as it must be.
             value = await self._database.bound(wanted) if self._part is None else str(self._part.to)
             await self._check_counter(wanted, value)
+            self._check_clock(wanted, value)
             if value is None:
                 return False
             self._bound = Bound(value, await self._database.holders(wanted) if waits else frozenset())
@@ -226,6 +243,21 @@ class Walk:
                 "table (DELETE or PATCH /connectors/NAME/offsets) to read it from the beginning"
             )
 
+    def _check_clock(self, wanted: Range, bound: str | None) -> None:
+        """A clock that was set back gives times that lie before the place: such rows would never be read."""
+        place = self._place
+        if wanted.time is None or bound is None or place is None or place.at is None:
+            return
+        is_of_a_row = self._has_read or place.incrementing is not None or place.after is not None
+        clock = shifted(bound, self._database.settling_ms + wanted.delay_ms)
+        if is_of_a_row and clock is not None and is_before(clock, place.at):
+            raise Fatal(
+                f"{wanted.relation.name}: the database's clock is at {clock}, but rows up to {place.at} were read: it "
+                "was set back, or db.timezone was changed, and rows that are written now would never be read. Set them "
+                "right. If rows were written meanwhile, set the connector's offset of this table to the time before "
+                "(PATCH /connectors/NAME/offsets), from which on rows come again"
+            )
+
     async def _read(self, wanted: Range, place: Place, bound: str, zone: str | None) -> AsyncGenerator[Page, None]:
         selection = Selection(self._database, wanted)
         width = len(wanted.relation.columns)
@@ -246,7 +278,7 @@ class Walk:
         if None in values:
             name = selection.wanted.relation.name
             raise Fatal(f"{name}: a row has no place to go on from: {selection.order[values.index(None)]} has no text")
-        self._place = selection.place_of([str(value) for value in values])
+        self._place, self._has_read = selection.place_of([str(value) for value in values]), True
         return self._page(selection.wanted.relation, batch, self._offset(self._place, zone))
 
     def _page(self, relation: Relation, batch: pa.RecordBatch | None, offset: Offset) -> Page:

@@ -47,7 +47,7 @@ async def _begin_alike(first: MySql, second: MySql) -> None:
     )
 
 
-async def _follow(first: MySql, second: MySql) -> None:
+async def follow(first: MySql, second: MySql) -> None:
     """Make the second a replica of the first."""
     is_mariadb = isinstance(first, MariaDb)
     user = "create user if not exists replica identified by 'replica'"
@@ -61,7 +61,8 @@ async def _follow(first: MySql, second: MySql) -> None:
     )
 
 
-async def _wait_for(second: MySql, number: int) -> None:
+async def wait_for(second: MySql, number: int) -> None:
+    """Return when the second has this row of ``t``."""
     async with asyncio.timeout(SECONDS_MAX):
         while True:
             found = await second.rows(
@@ -88,11 +89,11 @@ async def test_a_promoted_replica_is_gone_on_from(pair: tuple[MySql, MySql]) -> 
     await second.rows("flush binary logs", "flush binary logs", database=None)
     context = FakeContext()
     await read(source(first), context, until=lambda pages: bool(pages) and "tables_read" in pages[-1].offset)
-    await _follow(first, second)
+    await follow(first, second)
     await first.rows("update t set v = 1", "insert into t values (3, 1)")
     await read(source(first), context, until=has_row("t", 3))
     await first.rows("update t set v = 2 where id < 3", "insert into t values (4, 2)")
-    await _wait_for(second, 4)
+    await wait_for(second, 4)
     await second.rows("stop slave", "reset slave all", database=None)
     stored = dict(context.offsets)
     await second.rows("insert into t values (5, 5)", "flush binary logs", "delete from t where id = 1")

@@ -105,6 +105,25 @@ async def test_rows_of_one_time_are_read_again_where_their_key_was_altered(each_
     assert [row["k"] for row in await read_rows(properties, 1, context)] == ["a"]
 
 
+@pytest.mark.parametrize("columns", ["at", "changed,at"])
+async def test_days_are_read_when_they_are_over(each_mysql: MySql, columns: str) -> None:
+    """Rows of today may still come, with keys before those that are there."""
+    await each_mysql.rows(
+        "create table t (k int primary key, at date not null, changed datetime)",
+        "insert into t (k, at) values (5, utc_date()), (9, utc_date() - interval 1 day)",
+    )
+    properties = {"connection.url": each_mysql.url, "mode": "timestamp", "timestamp.column.name": columns}
+    context = RealContext()
+    async with asyncio.timeout(SECONDS_MAX), aclosing(source(properties).fetch(context)) as fetched:
+        first = await anext(fetched)
+        async with asyncio.TaskGroup() as group:
+            more = group.create_task(anext(fetched))
+            await context.wait_looks(5)
+            assert not more.done(), "a row of today was read while another one of today could still come"
+            more.cancel()
+    assert [row["k"] for row in rows_of([first])] == [9]
+
+
 async def test_new_tables_are_found_and_dealt_over_tasks(each_mysql: MySql) -> None:
     """While it runs; each table is read by one task alone, and lists choose."""
     await each_mysql.rows("create table one (id int primary key auto_increment)", "insert into one values ()")

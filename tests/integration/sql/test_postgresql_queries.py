@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
 
 from fetchers.sdk import Fatal, Retriable
+from fetchers.sql.database import Range, Relation
+from fetchers.sql.places import earliest_to_come
 from fetchers.sql.postgresql import PostgresDatabase
+from fetchers.sql.postgresql_catalogue import bound_by_clock
 from tests.databases import Postgres
 from tests.integration.postgres_cdc.test_postgres_key_orders import KEYED, TYPES
-from tests.integration.sql.reading import RealContext, read_rows, read_until, rows_of
+from tests.integration.sql.reading import SECONDS_MAX, RealContext, read_rows, read_until, rows_of, source
 
 pytestmark = pytest.mark.integration
 
@@ -190,3 +197,49 @@ async def test_keys_of_every_type_tell_rows_of_one_time_apart(postgres: Postgres
             found += [row["n"] for row in await read_rows(properties, 1, context)]
         told = [number for (number,) in postgres.rows(f"select n from t{at} order by k")]  # noqa: S608 - as above
         assert (kind, found) == (kind, told)
+
+
+async def test_an_hour_that_comes_twice_is_waited_for(postgres: Postgres) -> None:
+    """The server's own local times, around both switches of several zones, are those that Python has."""
+    relation = Relation("t", "t", ())
+    wanted = Range(relation, None, '"at"', ("at",))
+    days = (("Europe/Berlin", "2024-10-26"), ("Europe/Berlin", "2024-03-30"), ("America/St_Johns", "2024-11-02"))
+    for zone, day in days:
+        for minutes in range(0, 48 * 60, 23):
+            moment = datetime.fromisoformat(day).replace(tzinfo=UTC) + timedelta(minutes=minutes, milliseconds=1500)
+            ((found,),) = postgres.rows(bound_by_clock(wanted, f"timestamptz '{moment.isoformat()}'", zone))
+            assert datetime.fromisoformat(found) == earliest_to_come(moment, ZoneInfo(zone))
+
+
+@pytest.mark.parametrize("columns", ["at", "changed,at"])
+async def test_days_are_read_when_they_are_over(postgres: Postgres, columns: str) -> None:
+    """Rows of today may still come, with keys before those that are there."""
+    postgres.run(
+        "create table t (k int primary key, at date not null, changed timestamp)",
+        "insert into t (k, at) values (5, (now() at time zone 'UTC')::date), (9, '2024-05-01')",
+    )
+    properties = {"connection.url": postgres.url, "mode": "timestamp", "timestamp.column.name": columns}
+    context = RealContext()
+    async with asyncio.timeout(SECONDS_MAX), aclosing(source(properties).fetch(context)) as fetched:
+        first = await anext(fetched)
+        async with asyncio.TaskGroup() as group:
+            more = group.create_task(anext(fetched))
+            await context.wait_looks(5)
+            assert not more.done(), "a row of today was read while another one of today could still come"
+            more.cancel()
+    assert [row["k"] for row in rows_of([first])] == [9]
+
+
+async def test_all_rows_come_as_they_are_behind_a_migration_that_was_waited_for(postgres: Postgres) -> None:
+    """The SELECT waits for its lock; what the columns were before is of no account then."""
+    postgres.run("create table t (a int)", "insert into t values (1), (2)")
+    properties = {"connection.url": postgres.url, "mode": "bulk", "table.whitelist": "t"}
+    with postgres.connect(autocommit=False) as migration, migration.cursor() as cursor:
+        cursor.execute("alter table t alter column a type text using 'n' || a")
+        async with asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
+            read = group.create_task(read_until(properties, lambda pages: len(pages) == 1))
+            while not postgres.rows("select 1 from pg_locks where not granted"):
+                await asyncio.sleep(0.02)
+            migration.commit()
+    (page,) = read.result()
+    assert (rows_of([page]), page.rejections) == ([{"a": "n1"}, {"a": "n2"}], ())

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
-from hypothesis import given
+import pytest
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fetchers.sdk import Page, Partition
@@ -17,6 +19,7 @@ from fetchers.sql.load import Part
 from fetchers.sql.places import (
     OTHERS_QUERY,
     Place,
+    earliest_to_come,
     query_partition,
     stored_offset,
     stored_query_offset,
@@ -100,3 +103,43 @@ def test_a_query_that_is_forgotten_does_not_go_on_where_another_connector_stood(
     own = query_partition("select 1")
     assert _left(own, [own, OTHERS_QUERY]) == []
     assert stored_query_offset(FakeContext(), "select 1") == {}
+
+
+@given(
+    st.integers(0, 30 * 3600),
+    st.sampled_from(
+        [
+            ("Europe/Berlin", datetime(2024, 10, 26, 12, tzinfo=UTC)),
+            ("Europe/Berlin", datetime(2024, 3, 30, 12, tzinfo=UTC)),
+            ("America/St_Johns", datetime(2024, 11, 2, 12, tzinfo=UTC)),
+            ("Antarctica/Casey", datetime(2018, 3, 10, 0, tzinfo=UTC)),
+            ("Asia/Kolkata", datetime(2024, 10, 26, 12, tzinfo=UTC)),
+        ]
+    ),
+)
+@example(12 * 3600 + 1, ("Europe/Berlin", datetime(2024, 10, 26, 12, tzinfo=UTC)))
+def test_no_local_time_comes_that_is_earlier_than_the_earliest(second: int, case: tuple[str, datetime]) -> None:
+    """Around the days on which clocks are set back: what is read up to it has all rows that will ever be before it."""
+    zone, moment = ZoneInfo(case[0]), case[1] + timedelta(seconds=second, microseconds=second % 1000)
+    shown = [
+        (moment + timedelta(minutes=minutes)).astimezone(zone).replace(tzinfo=None, second=0, microsecond=0)
+        for minutes in range(1, 600)
+    ]
+    local = moment.astimezone(zone).replace(tzinfo=None)
+    assert earliest_to_come(moment, zone) == min(local, *shown)
+
+
+@pytest.mark.parametrize(
+    ("moment", "earliest"),
+    [
+        ("2024-10-26 23:59:59.5", "2024-10-27 01:59:59.5"),
+        ("2024-10-27 00:30:00.5", "2024-10-27 02:00:00"),  # the first of two hours from two to three
+        ("2024-10-27 01:30:00.5", "2024-10-27 02:30:00.5"),
+        ("2024-03-31 00:59:59.5", "2024-03-31 01:59:59.5"),
+        ("2024-03-31 01:00:00.5", "2024-03-31 03:00:00.5"),
+    ],
+)
+def test_an_hour_that_comes_twice_is_waited_for(moment: str, earliest: str) -> None:
+    """In the first of the two, rows may still come with times of its beginning."""
+    found = earliest_to_come(datetime.fromisoformat(moment).replace(tzinfo=UTC), ZoneInfo("Europe/Berlin"))
+    assert found == datetime.fromisoformat(earliest)

@@ -16,7 +16,7 @@ from fetchers.sql.config import JdbcConfig
 from fetchers.sql.database import Range, Relation, Table
 from fetchers.sql.kinds import INT64, STRING, ColumnPlan
 from fetchers.sql.places import Place
-from fetchers.sql.ranges import Selection
+from fetchers.sql.ranges import Selection, wanted_range
 from fetchers.sql.settling import Holder
 from fetchers.sql.walk import Walk
 
@@ -123,3 +123,76 @@ def test_behind_a_key_of_another_order_all_rows_of_its_time_are_read(
     key = now.exact.format('"id"')
     tie = f'"at" >= 7 and ("at" > 7 or ({key}) > (5))' if goes_on else '"at" >= 7'
     assert f'where "at" < 9 and {tie} order by' in sql
+
+
+class ClockDatabase(MigratedDatabase):
+    """One whose clock is what a test says; it has one row, of half past three."""
+
+    settling_ms = 1000
+
+    def __init__(self) -> None:
+        super().__init__(
+            (ID, replace(AT, tells="times")), (), {"id": 1, "at": "x", "headrace_0": "2024-01-01 03:30:00"}
+        )
+        self.row["headrace_1"] = "1"
+        self.clock = "2024-01-01 03:30:01"
+
+    async def bound(self, wanted: Range) -> str | None:
+        del wanted
+        return self.clock
+
+    async def read(self, sql: str, *, rows_max: int) -> AsyncGenerator[pa.RecordBatch, None]:
+        if '"at" >' not in sql:
+            async for batch in super().read(sql, rows_max=rows_max):
+                yield batch
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_a_clock_that_was_set_back_ends_the_task(*, is_restarted: bool) -> None:
+    """Rows that are written now have times before those that were read; the moment that settles is none of it."""
+    properties = {"connection.url": "jdbc:postgresql://db/x", "mode": "timestamp", "topic.prefix": "t."}
+    config = JdbcConfig.parse({**properties, "timestamp.column.name": "at"}).config
+    assert config is not None
+    database, context = ClockDatabase(), FakeContext()
+    walk = Walk(config, cast("Any", database), cast("Any", context), TABLE)
+    (page,) = [page async for page in walk.round()]
+    context.commit(page)
+    if is_restarted:
+        walk = Walk(config, cast("Any", database), cast("Any", context), TABLE)
+    database.clock = "2024-01-01 03:29:59.5"
+    assert [page async for page in walk.round()] == []
+    database.clock = "2024-01-01 03:29:58"
+    with pytest.raises(
+        Fatal, match=r"t: the database's clock is at 2024-01-01 03:29:59.* rows up to 2024-01-01 03:30:00"
+    ):
+        assert [page async for page in walk.round()] == []
+
+
+async def test_a_beginning_that_is_yet_to_come_is_waited_for() -> None:
+    """No row was read up to it."""
+    properties = {"connection.url": "jdbc:postgresql://db/x", "mode": "timestamp", "topic.prefix": "t."}
+    properties |= {"timestamp.column.name": "at", "timestamp.initial": "4102444800000"}
+    config = JdbcConfig.parse(properties).config
+    assert config is not None
+    context = FakeContext()
+    for _ in range(2):
+        walk = Walk(config, cast("Any", ClockDatabase()), cast("Any", context), TABLE)
+        for page in [page async for page in walk.round()]:
+            assert not len(page)
+            context.commit(page)
+
+
+def test_instants_and_times_without_a_zone_are_not_compared() -> None:
+    """The server takes both for times of UTC."""
+    columns = (ID, replace(AT, name="a", tells="times"), replace(AT, name="b", tells="times"))
+    relation = Relation("t", '"t"', columns, TABLE, ("id",), "id", zoned=frozenset(["a"]))
+    properties = {"connection.url": "jdbc:postgresql://db/x", "mode": "timestamp", "topic.prefix": "t."}
+    properties |= {"timestamp.column.name": "a,b"}
+    database = cast("Any", MigratedDatabase(columns, (), {}))
+    config = JdbcConfig.parse(properties).config
+    assert config is not None
+    assert wanted_range(config, relation, database).time == 'coalesce("a", "b")'
+    config = JdbcConfig.parse({**properties, "db.timezone": "Europe/Berlin"}).config
+    assert config is not None
+    with pytest.raises(Fatal, match="a of t has a zone, and b has none"):
+        wanted_range(config, relation, database)
