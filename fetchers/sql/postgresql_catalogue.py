@@ -35,7 +35,7 @@ SUBSCRIPTIONS = """
       on w.ev_class = reads.oid join pg_depend d on d.objid = w.oid and d.classid = 'pg_rewrite'::regclass
       and d.refclassid = 'pg_class'::regclass)
     select oid from reads)"""
-"""Those that write into a table's family, or into what a view shows. Before version 14 a role may not read their ``oid``."""
+"""Those that write into a table's family, or into what a view shows; before 14 a superuser alone sees ``oid``."""
 
 
 def bound_by_clock(wanted: Range, moment: str, zone: str | None) -> str:
