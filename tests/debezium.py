@@ -36,7 +36,7 @@ LOOK_SECONDS = 0.1
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _VARIABLE = "io.debezium.data.VariableScaleDecimal"
 _EXACT = Context(prec=200)
-_GUIDE = Path(__file__).parents[1] / "docs" / "guides" / "databases.md"
+_GUIDES = Path(__file__).parents[1] / "docs" / "guides"
 
 
 @dataclass(frozen=True)
@@ -267,9 +267,9 @@ class Declared:
     """Of events in which it may be."""
 
 
-def declared_in_guide(heading: str) -> set[str]:
-    """Names in the first column of the table behind a heading of the guide."""
-    section = _GUIDE.read_text(encoding="utf-8").split(f"\n{heading}\n", 1)[1].split("\n#", 1)[0]
+def declared_in_guide(page: str) -> set[str]:
+    """Names in the first column of the table of a page of the guides."""
+    section = (_GUIDES / page).read_text(encoding="utf-8").split("\n## Beside Debezium\n", 1)[1].split("\n#", 1)[0]
     return set(re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE))
 
 

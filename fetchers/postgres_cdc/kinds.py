@@ -4,7 +4,7 @@ Log and snapshot give the same texts of the same session settings (``columns.SES
 both.
 Whole columns are read by Arrow's casts. Where one of them holds what these do not read (``infinity``, years before
 Christ, ``24:00:00``), its distinct values are read one by one, exactly or not at all. The table of types is in
-``docs/guides/databases.md``; the server's are in the chapter "Data Types" of its manual.
+``docs/guides/postgresql-changes.md``; the server's are in the chapter "Data Types" of its manual.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The names and logical types are those of Confluent's JDBC source (``GenericDatabaseDialect`` of
 ``kafka-connect-jdbc``), except where that would alter a value: such a column becomes text, or its odd values are
-rejected one by one. The table is in ``docs/guides/databases.md``.
+rejected one by one. The table is in ``docs/guides/polling-databases.md``.
 """
 
 from __future__ import annotations

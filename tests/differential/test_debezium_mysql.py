@@ -306,4 +306,4 @@ async def test_what_differs_from_debezium_is_declared(debezium: Debezium, databa
             found[topic] = undeclared(await debezium.changes(topic), changes, DECLARED, seen)
         await debezium.delete(prefix)
     assert {topic: rows for topic, rows in found.items() if rows} == {}
-    assert seen == declared_in_guide("### Beside Debezium for MySQL and MariaDB") - _NOT_WITH[database.scheme]
+    assert seen == declared_in_guide("mysql-changes.md") - _NOT_WITH[database.scheme]

@@ -304,7 +304,7 @@ async def test_what_differs_from_debezium_is_declared(debezium: Debezium, databa
         await debezium.delete(prefix)
     assert {topic: rows for topic, rows in found.items() if rows} == {}
     assert len(rejected) == len(CASES)
-    assert seen == declared_in_guide("### Beside Debezium for PostgreSQL")
+    assert seen == declared_in_guide("postgresql-changes.md")
 
 
 def _insert(database: Postgres, numbers: range) -> None:

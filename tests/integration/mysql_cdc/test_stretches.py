@@ -24,8 +24,8 @@ pytestmark = pytest.mark.integration
 SECONDS_MAX = 300.0
 ROWS = 600
 CHANGES = 12
-"""So many transactions are allowed to be written for each time that the reader is made anew: fewer than fill the pages that
-it hands over on average, or else a slow reader would never get from the log to the rows of the table."""
+"""So many transactions are allowed to be written for each time that the reader is made anew: fewer than fill the pages
+that it hands over on average, or else a slow reader would never get from the log to the rows of the table."""
 PROGRESS = partition_key({"server": "shop", "snapshot": "tables"})
 KEYS = {"snapshot.fetch.size": "20", "table.poll.interval.ms": "50", "max.batch.bytes": "3000"}
 SET_OF_64 = f"set({', '.join(repr(f'm{number}') for number in range(64))})"

@@ -1,4 +1,4 @@
-"""The guide's tables of types (``docs/guides/databases.md``): from a database's own text to a record's form and value.
+"""The tables of types in ``docs/guides``: from a database's own text to a record's form and value.
 
 A form is Connect's or Debezium's schema name, else a type. A value is what is written: days, milliseconds or
 microseconds, bytes; only decimals are decimals. None in place of both: the row is rejected. ``from_avro`` and
