@@ -123,8 +123,7 @@ def database_folder() -> Iterator[Path]:
 
 
 def _own_folder(folder: Path, name: str) -> Path:
-    own = folder / name
-    own.mkdir()
+    own = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=folder))
     if _NOBODY:
         shutil.chown(own, "nobody", "nogroup")
     return own

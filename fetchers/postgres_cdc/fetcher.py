@@ -246,7 +246,8 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         for name, (table, sql) in (found := await self._asked(self._tables.selects)).items():
             async for page, keys in self._rows(reader, table, sql, position=place.log):
                 yield replace(page, offset=self._origin.of(SnapshotPlace(place.log, name, keys).offset()))
-        yield Page([], offset=Progress(frozenset(found), made=made).offset(), partition=self._progress_partition)
+        progress = Progress(frozenset(found), made={name: made[name] for name in made.keys() & found})
+        yield Page([], offset=progress.offset(), partition=self._progress_partition)
 
     async def _rows(
         self, reader: SnapshotReader, table: CapturedTable, sql: str, *, position: int

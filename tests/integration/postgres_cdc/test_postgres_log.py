@@ -233,7 +233,7 @@ async def test_the_snapshot_ends_where_the_log_begins(followed: Followed) -> Non
     followed.postgres.run("create table t (id int primary key)", "insert into t select generate_series(1, 30)")
 
     def stops(page: Page) -> bool:
-        if "snapshot_key" in page.offset and page.offset["snapshot_key"] == '["10"]':
+        if json.loads(str(page.offset.get("snapshot_key") or "[]"))[:1] == ["10"]:
             followed.postgres.run("insert into t select generate_series(31, 40)", "insert into marker default values")
         return page.topic == "srv.public.marker"
 
@@ -244,6 +244,8 @@ async def test_the_snapshot_ends_where_the_log_begins(followed: Followed) -> Non
         *(("r", number) for number in range(1, 31)),
         *(("c", number) for number in range(31, 41)),
     ]
+    stored = followed.offsets["tables"]
+    assert sorted(json.loads(str(stored["tables_made"]))) == json.loads(str(stored["tables_read"]))
 
 
 async def test_changes_are_told_by_what_the_log_has(followed: Followed) -> None:
